@@ -138,7 +138,7 @@ def test_its_svg_has_every_word_and_number_that_is_shown(stage: Stage, name: str
     assert not Counter(numbers) - Counter(said)
     assert letters(said) + letters([title]) >= letters(shown)
     assert letters(shown) + letters([title]) >= letters(said)
-    assert stage.js(LAID_OUT) == before  # the page is as it was
+    assert stage.js(LAID_OUT) == before  # the page is unchanged
 
 
 @pytest.mark.parametrize("name", SHOWN)

@@ -1,4 +1,4 @@
-"""What runs on a GPU against what runs on the CPU. README's command leaves this folder out; here every test needs CUDA and fails
+"""Runs on a GPU against runs on the CPU. The README's command leaves this folder out; every test here needs CUDA and fails
 without it."""
 
 import copy
@@ -24,7 +24,7 @@ from models.training import compiled_layers
 from models.training.run_folder import STATE
 
 IDS = "5 6 7 8 9 10 11 12 14 16 18"
-WEIGHTS, LOGITS = 5e-5, 2e-3  # of float32, whose sums two devices take in another order
+WEIGHTS, LOGITS = 5e-5, 2e-3  # of float32, since the two devices sum in different orders
 # without dates-stacked, whose scores reach 17 million: float32 rounds them to whole numbers
 CHECKPOINTS = [name for name in shipped() if name != "dates-stacked"]
 
@@ -51,7 +51,7 @@ def example(scope: Scope) -> tuple[str, ...]:
 
 
 def compare(cpu: Trace, gpu: Trace) -> None:
-    """The same tokens, the same weights in every head, the same logits; every check passes."""
+    """Assert the same tokens, the same weights in every head and the same logits; every check passes."""
     assert {name: e.ids for name, e in cpu.streams.items()} == {
         name: e.ids for name, e in gpu.streams.items()
     }
@@ -93,7 +93,7 @@ def test_a_changed_mask_is_the_same(both: tuple[Scope, Scope]) -> None:
     [runs.Method(max_new=17), runs.Method("beam", width=3, max_new=17)],
     ids=lambda m: m.strategy,
 )
-def test_what_is_written_is_the_same(both: tuple[Scope, Scope], method: runs.Method) -> None:
+def test_the_generated_text_is_the_same(both: tuple[Scope, Scope], method: runs.Method) -> None:
     if not both[0].model.can_write:
         pytest.skip("this model does not write")
     ours, theirs = (
@@ -111,7 +111,7 @@ def test_what_is_written_is_the_same(both: tuple[Scope, Scope], method: runs.Met
         assert rows.weights(0).shape == ours.run.rows[name].weights(0).shape
 
 
-def test_what_is_drawn_by_lot_keeps_to_its_seed() -> None:
+def test_sampling_depends_on_its_seed_alone() -> None:
     scope = models.load("dates", device="cuda")
     method = runs.Method("sample", seed=7, temperature=2.0, max_new=9)
     first, again, other = (
@@ -130,7 +130,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_model_of_hugging_face_is_the_same(folders: Path, name: str) -> None:
+def test_a_hugging_face_model_gives_the_same(folders: Path, name: str) -> None:
     cpu, gpu = (models.load(folders / name, device=device) for device in ("cpu", "cuda"))
     needed = [field for field in cpu.model.text_fields if not field.optional]
     texts = [IDS, "21 23 29"][: max(len(needed), len(cpu.model.streams))]
@@ -151,7 +151,7 @@ def test_a_model_of_hugging_face_is_the_same(folders: Path, name: str) -> None:
 
 @pytest.mark.parametrize("name", WRITERS)
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
-def test_greedy_text_is_what_generate_writes(folders: Path, name: str, dtype: str) -> None:
+def test_greedy_text_equals_that_of_generate(folders: Path, name: str, dtype: str) -> None:
     scope = models.load(folders / name, device="cuda", dtype=dtype)
     given = scope.input_ids(IDS)
     written = runs.autoregressive(scope.model, given, runs.Method(max_new=13)).run
@@ -168,7 +168,7 @@ def test_greedy_text_is_what_generate_writes(folders: Path, name: str, dtype: st
         assert [check for check in check_site(site) if not check.passed] == [], site.name
 
 
-def test_a_module_of_ones_own_stays_where_it_is() -> None:
+def test_a_users_module_stays_on_its_device() -> None:
     layer = nn.TransformerEncoderLayer(22, 2, 31, batch_first=True)
     net = nn.Sequential(
         nn.Embedding(128, 22), nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
@@ -199,8 +199,8 @@ def test_threads_do_not_mix(folders: Path) -> None:
             torch.testing.assert_close(found, alone[i % 8], atol=1e-6, rtol=0)
 
 
-def test_training_goes_on_where_it_stopped(tmp_path: Path) -> None:
-    """A run in two parts is the run in one, as far as sums on a GPU repeat themselves, and what it saved opens on both devices."""
+def test_training_resumes_where_it_stopped(tmp_path: Path) -> None:
+    """A run in two parts equals the run in one, as far as sums on a GPU are reproducible, and its checkpoint opens on both devices."""
     settings = {"steps": 60, "warmup": 10, "save_every": 10, "device": "cuda", "dropout": 0.1}
     whole = [r.loss for r in reversal_trainer(tmp_path / "whole", **settings).train()]
     assert sum(whole[-10:]) < 0.9 * sum(whole[:10])
@@ -222,7 +222,7 @@ def test_training_goes_on_where_it_stopped(tmp_path: Path) -> None:
 
 
 def test_bfloat16_learns_as_float32_does(tmp_path: Path) -> None:
-    """Its loss curve lies no further from that of float32 than the curves of other seeds do."""
+    """Its loss curve is no further from that of float32 than the curves of other seeds."""
 
     def curve(seed: int, precise: bool) -> Tensor:
         settings = {"steps": 300, "warmup": 50, "save_every": 1000, "device": "cuda"}
@@ -243,7 +243,7 @@ def test_bfloat16_learns_as_float32_does(tmp_path: Path) -> None:
 def test_compiled_layers_learn_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, large: int
 ) -> None:
-    """A step with compiled layers and loss has the loss of the step as it is written."""
+    """A step with compiled layers and loss has the loss of the uncompiled step."""
     torch._dynamo.reset()
     monkeypatch.setattr(compiled_layers, "LARGE", large)
     settings = {"steps": 12, "warmup": 10, "save_every": 1000, "device": "cuda", "d_model": 48}
@@ -254,4 +254,4 @@ def test_compiled_layers_learn_the_same(
     text = compiled.task.tokenizer.encode("abc")
     with models.record() as recording, torch.no_grad():
         compiled.model.eval()(*(torch.tensor([text.ids], device="cuda"),) * 2)
-    assert len(recording.attention) == 3  # recorded as it is written, compiled or not
+    assert len(recording.attention) == 3  # recorded from the uncompiled code, compiled or not

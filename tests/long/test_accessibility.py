@@ -1,4 +1,4 @@
-"""What keeps people out of a page: axe-core finds nothing on any page, and every picture has a name and a table behind it."""
+"""Accessibility: axe-core finds no violation on any page, and every picture has a name and a table behind it."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -10,7 +10,7 @@ from served_app import PATIENCE, frames, go, resize, visit, wait_until_idle, wat
 
 from viz_app.navigation import PAGES
 
-MODELS = {"light": "eng-fra", "dark": "bert"}  # theme → the model that is looked at in it
+MODELS = {"light": "eng-fra", "dark": "bert"}  # theme → the model shown in it
 AXE = Axe()
 
 
@@ -26,7 +26,7 @@ def themed(browser: Browser, request: pytest.FixtureRequest) -> Iterator[Page]:
     context.close()
 
 
-# the canvases and drawings that are seen, wherever they are:
+# the visible canvases and drawings, wherever they are:
 # (name, role, whether hidden from a screen reader, headers and values of its table)
 PICTURES = """() => {
   const all = (root) => [...root.querySelectorAll("*")].flatMap((e) => [e, ...(e.shadowRoot ? all(e.shadowRoot) : [])]);
@@ -43,7 +43,7 @@ READ = f"() => ({PICTURES})().every((picture) => picture.hidden || picture.value
 
 
 def told(violation: dict[str, Any]) -> str:
-    """What axe found, and on what."""
+    """Return what axe found, and on which element."""
     return f"{violation['id']}: {violation['help']} — " + "; ".join(
         node["html"][:120] for node in violation["nodes"]
     )
@@ -83,7 +83,7 @@ def found_nothing(page: Page) -> None:
 
 @pytest.mark.parametrize("view", PAGES)
 def test_axe_finds_nothing_presented_or_on_a_phone(themed: Page, view: str, model: str) -> None:
-    """Presented in the light theme, on a phone in the dark one."""
+    """The presentation is in the light theme, the phone in the dark one."""
     is_phone = model == MODELS["dark"]
     if is_phone:
         resize(themed, 420, 900)
@@ -92,7 +92,7 @@ def test_axe_finds_nothing_presented_or_on_a_phone(themed: Page, view: str, mode
     resize(themed, 1280, 720)
 
 
-# letters of charts that Streamlit draws, and of captions, whose contrast with the page is under 4.5
+# letters of charts that Streamlit draws, and of captions, with a contrast under 4.5 to the page
 FAINT = """() => {
   const parse = (colour) => colour.match(/[\\d.]+/g).map(Number);
   const light = (rgb) => rgb.map((v) => (v /= 255) <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)
@@ -109,7 +109,7 @@ FAINT = """() => {
 }"""
 
 
-def test_letters_of_charts_stand_out_from_the_page(themed: Page, model: str) -> None:
+def test_letters_of_charts_have_enough_contrast(themed: Page, model: str) -> None:
     see(themed, "positions", model, **{"positions-section": "Curves"})
     themed.wait_for_selector("[data-testid=stVegaLiteChart] svg text")
     wait_until_idle(themed)
@@ -129,8 +129,8 @@ def test_the_first_tab_leads_past_the_controls(themed: Page, model: str) -> None
     expect(skip).not_to_be_in_viewport()
 
 
-def test_each_stop_of_the_tab_key_is_seen(themed: Page, model: str) -> None:
-    """Whatever has the keyboard differs from what has not: by an outline, a border or a shadow."""
+def test_each_stop_of_the_tab_key_is_visible(themed: Page, model: str) -> None:
+    """The focused element differs from the others by an outline, a border or a shadow."""
     see(themed, "attention", model)
     themed.locator("body").press("Tab")
     stops = []
@@ -141,10 +141,10 @@ def test_each_stop_of_the_tab_key_is_seen(themed: Page, model: str) -> None:
     lost = [stop["what"] for stop in stops if not stop["seen"]]
     assert [
         what for what in lost if not what.startswith("<body")
-    ] == []  # round the end of the page
+    ] == []  # past the end of the page and back to its start
 
 
-# The element that has the keyboard, and whether that shows on it or round it.
+# The focused element, and whether the focus is visible on it or around it.
 SHOWN_FOCUS = """async () => {
   let element = document.activeElement;
   while (element.shadowRoot?.activeElement) element = element.shadowRoot.activeElement;
@@ -173,9 +173,7 @@ SHOWN_FOCUS = """async () => {
 
 
 @pytest.mark.parametrize("path", ["", "masks"])
-def test_a_direct_load_asks_for_nothing_that_is_not_there(
-    context: BrowserContext, path: str
-) -> None:
+def test_a_direct_load_requests_nothing_that_is_missing(context: BrowserContext, path: str) -> None:
     failed, errors = [], []
     with watched_page(context) as page:
         page.on("response", lambda one: failed.append(one.url) if one.status >= 400 else None)
@@ -188,7 +186,7 @@ def test_a_direct_load_asks_for_nothing_that_is_not_there(
         assert page.evaluate("async (url) => (await fetch(url)).ok", icon)
 
 
-# sections that compare and change runs → page, and what its address says besides
+# sections that compare and change runs → page, and the other parameters of its address
 SECTIONS_OF_RUNS: dict[str, tuple[str, dict[str, str]]] = {
     "compare": ("compare", {"pin.checkpoint": "{model}"}),
     "compare, many texts": ("compare", {"compare-section": "Many texts"}),

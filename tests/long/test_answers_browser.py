@@ -1,5 +1,5 @@
-"""Models that do not write, in a real browser: a token is hidden by a click, a question is asked, a card opens its model; the
-numbers are worked out a second time, from the models."""
+"""Models that do not generate, in a real browser: a click hides a token, a question is typed, a card opens its model; the
+numbers are recomputed from the models."""
 
 import math
 
@@ -91,11 +91,11 @@ def test_a_click_hides_a_token_and_types_nothing(
     assert shown(shared_page, ".guesses .read", "weight") == pytest.approx(rows, abs=1e-6)
     follows = trace.outputs["next sentence"].logits.double().softmax(-1).tolist()
     assert shown(shared_page, ".pair .bar", "p") == pytest.approx(follows, rel=1e-4)
-    back(shared_page)  # one press a token
+    back(shared_page)  # one press per token
     shared_page.wait_for_selector(".guesses[data-hidden='2']")
     chips.nth(2).click()
     shared_page.wait_for_selector(".guesses[data-hidden=''][data-masks='0']")
-    in_url(shared_page, "masked", "")  # painted before the address has it
+    in_url(shared_page, "masked", "")  # painted before it is in the address
     assert hidden_masks(shared_page) == []
     expect(box).to_have_value(FIRST)
 

@@ -1,7 +1,7 @@
-"""Kinds of model that transformers knows, each small and random, by what opening its folder shows of it.
+"""Kinds of model that transformers knows, each small and random, grouped by how much of them is shown.
 
-Those that open are held against transformers' own attention written out: its maps and softmaxes, its answer, what `generate`
-writes, and its answer where cells of every softmax are at −∞.
+Those that open are compared with transformers' own attention written out: its maps and softmaxes, its answer, the text of
+`generate`, and its answer with cells of every softmax at −∞.
 """
 
 import re
@@ -51,14 +51,14 @@ sarvam_mla sarvam_moe seamless_m4t seamless_m4t_v2 seed_oss smollm3 smolvlm sola
 starcoder2 switch_transformers t5 t5gemma tapas tipsv2_text_model trocr ultrabert ultravbert umt5 vaultgemma
 video_llava vipllava visual_bert voxtral whisper xglm xlm xlm-roberta xlm-roberta-xl xlnet xmod youtu zamba2 zaya
 """.split()
-# so, but for attentions that are named with this reason
+# the same, except for attentions that are named with this reason
 IN_PART = {
     "convbert": r"takes a softmax of \d+ × 9 × 1 weights",  # of a convolution
     "led": r"returns weights of (\d+) × 5 for \1 × \1 tokens",  # windows
     "longt5": "returns weights of 1 × 1 × 4 × 128 × 384",  # blocks
     "pegasus_x": "takes a softmax of 1 × 4 × 32 × ",
     "prophetnet": r"returns weights of \d+ × \d+ for|takes a softmax of 1 × 2 × 4 × (\d+) × \d+ weights",  # streams that predict
-    "t5gemma2": r"asks for (\d+) × \d+ cells, where the run has \1 × ",  # the decoder reads itself and the source at once
+    "t5gemma2": r"asks for (\d+) × \d+ cells, where the run has \1 × ",  # the decoder attends to itself and to the source in one softmax
 }
 # their residual stream is not shown: no layout of models/hub/layouts adds up
 NO_LAYERS = """
@@ -66,9 +66,9 @@ albert axk2 beam dory embedding_gemma2_text falcon_h1 flaubert fsmt gemma3n_text
 gpt_neox_japanese hrm_text ibert inkling_text lilt longcat_flash minimax mobilebert modernbert-decoder nemotron_h
 nystromformer recurrent_gemma squeezebert xlm xlnet xmod zamba2 zaya
 """.split()
-# mixtures of experts in which no run confirms where a token goes
+# mixtures of experts in which no run confirms where tokens are sent
 NO_ROUTING = ("jetmoe", "llama4_text")
-# finished weights, and why no more
+# returned weights only, and the reason
 _SINK = "its weights are cut or reordered between the softmax and the values"
 WEIGHTS = {
     "cpmant": "its scores do not come from a product of queries and keys that could be followed",
@@ -96,7 +96,7 @@ REFUSED = {
     "reformer": "returns weights of 1 × 4 × 2 × 4 × 8 for 5 × 5 tokens",
     "yoso": "returns weights of 1 × 3 × 32 for 3 × 3 tokens",
 }
-# models that read a sound: every attention by its causes
+# models that read a sound: every attention with its causes
 SOUNDS = (
     *sound_models.READERS,
     *sound_models.SPELLERS,
@@ -105,7 +105,7 @@ SOUNDS = (
     "WhisperForConditionalGeneration",
 )
 CONFORMERS = ("Wav2Vec2Conformer", "Wav2Vec2Bert", "Parakeet", "Lasr")  # NO_LAYERS among them
-# models that read an image: every attention by its causes, or the reason why none is shown
+# models that read an image: every attention with its causes, or the reason why none is shown
 IMAGES = """
 ViTForImageClassification DeiTForImageClassification DeiTForImageClassificationWithTeacher ViTMSNForImageClassification
 BeitForImageClassification Data2VecVisionForImageClassification Dinov2ForImageClassification
@@ -133,7 +133,7 @@ IMAGES_REFUSED = {
 }
 OF_PYTHON = "object has no attribute|NoneType|positional argument|Traceback"
 ROUNDING = 2e-5  # of float32, by another order of the same sums
-MOST = 6  # tokens that are written
+MOST = 6  # tokens to generate
 
 
 def is_known(kind: str) -> bool:
@@ -149,7 +149,7 @@ def saved(kind: str, folder: Path) -> Path:
 
 @pytest.fixture
 def scope(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scope:
-    """Opened without the trial in a process of its own, which opens a folder once more; those refused are tried."""
+    """Open a model without the trial in a separate process, which would open the folder twice; folders that are refused are tried."""
     monkeypatch.setattr(client, "pass_trial", lambda folder, dtype: 0)
     return models.load(saved(kind, tmp_path), device="cpu")
 
@@ -161,7 +161,7 @@ def test_the_table_names_each_kind_once_and_a_hundred_that_this_version_has() ->
 
 
 @pytest.mark.parametrize("kind", [*CAUSES, *IN_PART])
-def test_it_is_shown_by_its_causes(kind: str, scope: Scope) -> None:
+def test_it_is_shown_with_its_causes(kind: str, scope: Scope) -> None:
     asked, named = Asked(scope), IN_PART.get(kind, "")
     assert scope.model.shows_causes
     assert all(site.has_causes for site in asked.trace.attention.values())
@@ -197,7 +197,7 @@ def test_it_is_refused_in_a_sentence(kind: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", [*IMAGES, *IMAGES_IN_PART])
-def test_a_model_of_images_is_shown_by_its_causes(name: str, tmp_path: Path) -> None:
+def test_a_model_of_images_is_shown_with_its_causes(name: str, tmp_path: Path) -> None:
     module = image_models.save(name, tmp_path)
     trace = models.load(tmp_path, device="cpu").run(example())
     named = IMAGES_IN_PART.get(name, "")
@@ -225,7 +225,7 @@ def test_a_model_of_images_is_refused_in_a_sentence(name: str, tmp_path: Path) -
 
 
 def check_weights(asked: Asked, is_whole: bool = True) -> None:
-    """The sites have the library's weights, in its order; what it hands out of pairs of tokens is a site's if all `is_whole`."""
+    """Assert that sites have the library's weights, in its order; with `is_whole`, every map that it returns belongs to a site."""
     for kind in asked.model.kinds:
         sites = [site for site in asked.trace.attention.values() if site.kind == kind.name]
         with torch.no_grad(), Softmaxes(asked.shape(kind)) as softmaxes:
@@ -241,7 +241,7 @@ def check_weights(asked: Asked, is_whole: bool = True) -> None:
 
 
 def in_order(sites: list[AttentionSite], wanted: list[torch.Tensor]) -> bool:
-    """Whether each site has wanted weights, none before those of the last; two may share them."""
+    """Return whether each site has wanted weights, none before those of the previous site; two may share them."""
     first = 0
     for site in sites:
         at = next((i for i in range(first, len(wanted)) if alike(site, wanted[i])), None)
@@ -252,14 +252,14 @@ def in_order(sites: list[AttentionSite], wanted: list[torch.Tensor]) -> bool:
 
 
 def alike(site: AttentionSite, wanted: torch.Tensor) -> bool:
-    """Whether these are a site's weights, or the scores that its softmax was taken of."""
+    """Return whether these are a site's weights, or the scores under its softmax."""
     is_weights = wanted.min() >= 0 and wanted.sum(-1).max() < 1.001
     wanted, weights = wanted if is_weights else wanted.softmax(-1), site.weights()
     return weights.shape == wanted.shape and off_by(weights, wanted) < ROUNDING
 
 
 def check_answers(asked: Asked) -> None:
-    """Recording changes no digit of the answer, which is the library's."""
+    """Assert that recording changes no digit of the answer, which equals the library's."""
     own = asked.own()
     with models.record():
         assert torch.equal(asked.own(), own)
@@ -268,7 +268,7 @@ def check_answers(asked: Asked) -> None:
 
 
 def check_writing(asked: Asked) -> None:
-    """Greedy decoding writes what `generate` does, of a model that can write."""
+    """Assert that greedy decoding of a generating model gives the text of `generate`."""
     model, given = asked.model, asked.scope.input_ids(GIVEN)
     if not model.can_write:
         return
@@ -280,7 +280,7 @@ def check_writing(asked: Asked) -> None:
 
 
 def check_layers(asked: Asked) -> None:
-    """What is shown of the layers adds up, and the stream before each is the library's hidden state."""
+    """Assert that the parts of layers add up, and that the stream before each layer is the library's hidden state."""
     model, trace, last = asked.model, asked.trace, 2
     for stream in model.streams:
         if found := sublayer_effects(model, trace, stream, last):
@@ -302,7 +302,7 @@ def check_layers(asked: Asked) -> None:
 
 
 def check_experts(asked: Asked, is_known: bool) -> None:
-    """Every mixture tells where it sends a token, and its experts add up by the router's weights."""
+    """Assert that every mixture shows where it sends a token, and that its experts add up with the router's weights."""
     model = asked.model
     mixtures = {part.path: part for part in model.sublayers if may_be_mixture(model, part)}
     assert set(model.routings) == (set(mixtures) if is_known else set())
@@ -313,7 +313,7 @@ def check_experts(asked: Asked, is_known: bool) -> None:
 
 
 def check_painting(asked: Asked) -> None:
-    """Cells that are forbidden have the weight 0, and the answer is that of softmaxes without them."""
+    """Assert that blocked cells have weight 0, and that the answer is that of softmaxes without them."""
     own, sites = asked.own(), asked.trace.attention.values()
     for kind in asked.model.kinds:
         if kind.name not in {site.kind for site in sites}:
@@ -333,7 +333,7 @@ def check_painting(asked: Asked) -> None:
 
 
 @pytest.mark.parametrize("name", SOUNDS)
-def test_models_of_sounds_by_what_is_shown(name: str, tmp_path: Path) -> None:
+def test_models_of_sounds_by_how_much_is_shown(name: str, tmp_path: Path) -> None:
     if name in sound_models.READERS:
         sound_models.save_reader(name, tmp_path)
     elif name in sound_models.SPELLERS:

@@ -1,4 +1,4 @@
-"""The app in a real browser: type, click, lock, share, download; every number compared with what `models` computes."""
+"""The app in a real browser: type, click, pin, share, download; every number is compared with what `models` computes."""
 
 import csv
 import io
@@ -34,7 +34,7 @@ def dates() -> models.Scope:
 
 
 def see(page: Page, **params: str) -> None:
-    """The Attention page on the dates model."""
+    """Open the page Attention on the model dates."""
     go(
         page,
         "",
@@ -52,7 +52,7 @@ def target(page: Page) -> Locator:
 
 
 def weight_at(page: Page, query: int, key: int) -> np.float32:
-    """The weight that the page shows when one points at a cell."""
+    """Return the weight that the page shows when the pointer is on a cell."""
     cells = page.locator(".head canvas.cells")
     cells.hover(position=cell_of(cells, query, key))
     tip = page.locator(".head .tip")
@@ -62,7 +62,7 @@ def weight_at(page: Page, query: int, key: int) -> np.float32:
 
 
 def assert_shows(page: Page, site: AttentionSite, head: int) -> None:
-    """The picture has the site's size, and in a few cells exactly its weights."""
+    """Assert that the picture has the site's size and, in a few cells, exactly its weights."""
     weights = site.weights(head)
     rows, cols = weights.shape
     picture = page.locator(".head")
@@ -78,10 +78,12 @@ def assert_shows(page: Page, site: AttentionSite, head: int) -> None:
 # --- typing
 
 
-def test_typing_changes_the_picture_while_one_types(shared_page: Page, dates: models.Scope) -> None:
+def test_the_picture_changes_while_typing(shared_page: Page, dates: models.Scope) -> None:
     see(shared_page)
     assert_shows(shared_page, dates.run(DATE).attention[SITE], 2)
-    source(shared_page).press_sequentially("!", delay=20)  # no Enter, no leaving the box
+    source(shared_page).press_sequentially(
+        "!", delay=20
+    )  # without pressing Enter or leaving the box
     typed = source(shared_page).input_value()
     expect(shared_page.locator(".written .source")).to_have_text(typed)
     expect(shared_page.locator(".written .output")).to_have_text(dates.run(typed).output)
@@ -112,7 +114,7 @@ def test_every_key_is_answered_over_the_socket(page: Page, dates: models.Scope) 
     assert [label[0] for label in shown["keys"]] == [*DATE, "!", "?", "[end]"]
 
 
-def test_without_the_socket_the_picture_follows_when_typing_rests(
+def test_without_the_socket_the_picture_follows_when_typing_pauses(
     page: Page, dates: models.Scope
 ) -> None:
     page.route_web_socket("**/live", lambda socket: socket.close())
@@ -156,11 +158,11 @@ def test_a_text_of_several_lines_is_read_as_it_is_typed(shared_page: Page) -> No
         "data-rows", str(1 + len("ROMEO:\nBut soft\nwhat\nlight"))
     )
     in_url(shared_page, "text", "ROMEO:\nBut soft\nwhat\nlight")
-    assert boxes(shared_page, box) == before  # what is too long for it scrolls in it
+    assert boxes(shared_page, box) == before  # longer text scrolls in it
     assert box.evaluate("e => e.scrollHeight > e.clientHeight")
 
 
-def test_the_page_does_not_jump_while_one_types(shared_page: Page) -> None:
+def test_the_page_does_not_jump_while_typing(shared_page: Page) -> None:
     see(shared_page)
     parts = (".overview", ".head .pictures", ".head canvas.cells", ".written")
     before = boxes(shared_page, *parts)
@@ -181,7 +183,7 @@ def test_a_typed_target_is_read_as_given(shared_page: Page, dates: models.Scope)
 # --- choosing
 
 
-def test_a_click_on_a_head_shows_it_and_the_arrows_go_on(
+def test_a_click_on_a_head_shows_it_and_the_arrows_continue_from_it(
     shared_page: Page, dates: models.Scope
 ) -> None:
     see(shared_page)
@@ -197,11 +199,11 @@ def test_a_click_on_a_head_shows_it_and_the_arrows_go_on(
     expect(shared_page.locator(".head .title")).to_contain_text(
         "Decoder layer 1, head 2: what each character of the ISO date attends to"
     )
-    wait_for_layout(shared_page)  # a picture that Python sends anew has no head enlarged
+    wait_for_layout(shared_page)  # in a picture that Python sends again no head is enlarged
     button.hover()
     expect(zoom).to_be_visible()
     box, large = boxes(shared_page, zoom, ".head")
-    assert box["right"] <= large["x"]  # beside the head that is chosen
+    assert box["right"] <= large["x"]  # beside the chosen head
     shared_page.keyboard.press("ArrowRight")
     shared_page.keyboard.press("ArrowDown")
     shared_page.keyboard.press("ArrowDown")
@@ -218,7 +220,7 @@ def test_a_masked_cell_says_why(shared_page: Page) -> None:
     expect(shared_page.locator(".head .tip .why")).to_have_text("masked (look-ahead)")
 
 
-def test_a_locked_token_stays_while_one_types(shared_page: Page) -> None:
+def test_a_pinned_token_stays_while_typing(shared_page: Page) -> None:
     see(shared_page)
     shared_page.locator('.head svg rect[data-side="query"][data-index="4"]').click()
     shared_page.mouse.move(5, 5)
@@ -232,7 +234,7 @@ def test_a_locked_token_stays_while_one_types(shared_page: Page) -> None:
 # --- sharing
 
 
-def test_the_first_page_answers_to_its_name_too(page: Page, dates: models.Scope) -> None:
+def test_the_first_page_has_an_address_of_its_own_too(page: Page, dates: models.Scope) -> None:
     visit(page, "attention", checkpoint="dates", source=OTHER, site=SITE, head="3", lock="q4")
     assert_shows(page, dates.run(OTHER).attention[SITE], 3)
     expect(page.locator(".head")).to_have_attribute("data-lock", "q4")
@@ -252,7 +254,7 @@ def test_a_shared_link_shows_the_same_view_in_another_browser(
         "data-site", "encoder.layers.1.self_attn"
     )
     expect(shared_page.locator(".head")).to_have_attribute("data-cols", str(len(OTHER) + 1))
-    wait_until_idle(shared_page)  # a token of the head before would be locked in that one
+    wait_until_idle(shared_page)  # a token of the previous head would be pinned in that one
     shared_page.locator('.head svg rect[data-side="key"][data-index="5"]').click()
     in_url(shared_page, "lock", "k5")
     other = browser.new_context(bypass_csp=True).new_page()
@@ -265,7 +267,7 @@ def test_a_shared_link_shows_the_same_view_in_another_browser(
     other.context.close()
 
 
-def test_back_returns_to_the_head_before(shared_page: Page) -> None:
+def test_back_returns_to_the_previous_head(shared_page: Page) -> None:
     see(shared_page)
     shared_page.locator(
         '.overview button[data-site="encoder.layers.0.self_attn"][data-head="0"]'
@@ -290,7 +292,7 @@ def test_the_view_outlives_a_visit_to_another_page(shared_page: Page) -> None:
         shared_page.locator(".overview")
     ).to_be_visible()  # Masks shows two texts under `.written` until it has left
     expect(shared_page.locator(".written")).to_have_count(1)
-    # a row of the table of Masks is a `.head` too, and may still stand there
+    # a row of the table of Masks is a `.head`, too, and may still be there
     expect(shared_page.locator("div.head")).to_have_attribute("data-site", SITE)
     expect(shared_page.locator(".written .source")).to_have_text(OTHER)
 
@@ -318,7 +320,7 @@ def test_bad_input_leaves_the_picture(shared_page: Page, dates: models.Scope) ->
     assert_shows(shared_page, dates.run(DATE).attention[SITE], 2)
 
 
-def test_any_text_is_read_as_far_as_the_vocabulary_goes_and_is_only_text(
+def test_any_text_is_read_as_far_as_the_vocabulary_allows_and_is_only_text(
     shared_page: Page, dates: models.Scope
 ) -> None:
     see(shared_page)
@@ -364,7 +366,7 @@ def test_a_folder_that_does_not_open_is_named_and_the_picture_stays(
     refused(checkpoint, "changed since the checkpoint was saved")
     record = (
         checkpoint / "training.json"
-    )  # from here on a checkpoint of which nothing is claimed, as an older one
+    )  # from here on a checkpoint without checksums, like an older one
     told = json.loads(record.read_text("utf-8"))
     del told["checksums"]
     record.write_text(json.dumps(told), "utf-8")
@@ -385,7 +387,7 @@ def test_a_folder_that_does_not_open_is_named_and_the_picture_stays(
 
 
 @pytest.mark.parametrize("width", [1280, 420])
-def test_a_long_sentence_and_what_is_written_do_not_overlap(shared_page: Page, width: int) -> None:
+def test_a_long_sentence_and_its_translation_do_not_overlap(shared_page: Page, width: int) -> None:
     resize(shared_page, width, 900)
     go(shared_page, "", HEAD, source="She told us that the old man reads a book " * 5)
     rows = [f".written .{row}" for row in ("label-out", "output")]
@@ -397,7 +399,7 @@ def test_a_long_sentence_and_what_is_written_do_not_overlap(shared_page: Page, w
     resize(shared_page, 1280)
 
 
-# --- taking away
+# --- downloads
 
 
 def test_the_csv_holds_the_models_weights(shared_page: Page, dates: models.Scope) -> None:
@@ -420,7 +422,7 @@ def test_the_csv_holds_the_models_weights(shared_page: Page, dates: models.Scope
     )
 
 
-def test_a_file_arrives_although_its_links_are_made_anew_meanwhile(shared_page: Page) -> None:
+def test_a_file_arrives_even_if_its_links_are_renewed_meanwhile(shared_page: Page) -> None:
     see(shared_page)
     open_details(shared_page)
     link = shared_page.get_by_role("link", name="This head, CSV")
@@ -430,7 +432,7 @@ def test_a_file_arrives_although_its_links_are_made_anew_meanwhile(shared_page: 
     visit(shared_page, "", HEAD)
 
 
-def test_a_file_is_of_what_was_typed_a_moment_ago(shared_page: Page, dates: models.Scope) -> None:
+def test_a_file_holds_the_text_typed_a_moment_ago(shared_page: Page, dates: models.Scope) -> None:
     see(shared_page)
     source(shared_page).fill(OTHER)
     expect(shared_page.locator(".written .source")).to_have_text(OTHER)
@@ -448,8 +450,8 @@ def test_a_file_is_of_what_was_typed_a_moment_ago(shared_page: Page, dates: mode
     )
 
 
-def test_a_file_comes_whatever_reruns_meanwhile(shared_page: Page) -> None:
-    """The address on the page stays good when the page is run anew."""
+def test_a_file_arrives_whatever_reruns_meanwhile(shared_page: Page) -> None:
+    """The address on the page stays valid when the page reruns."""
     see(shared_page)
     open_details(shared_page)
     link = shared_page.get_by_role("link", name="This head, CSV")
@@ -462,7 +464,7 @@ def test_a_file_comes_whatever_reruns_meanwhile(shared_page: Page) -> None:
         assert saved.value.suggested_filename.endswith(f"cross_attn.head{head + 1}.csv")
 
 
-def test_what_the_server_says_in_place_of_a_file_is_shown(shared_page: Page) -> None:
+def test_the_servers_message_instead_of_a_file_is_shown(shared_page: Page) -> None:
     see(shared_page)
     open_details(shared_page)
     link = shared_page.get_by_role("link", name="This head, CSV")
@@ -504,7 +506,7 @@ def test_a_newcomer_sees_a_sentence_translated_without_scrolling(page: Page) -> 
 
 @pytest.mark.parametrize("schemes", [("light", "dark"), ("dark", "light")])
 def test_the_pictures_follow_the_browsers_theme(browser: Browser, schemes: tuple[str, str]) -> None:
-    """From the first picture on, and when it changes while the page is open, as at sunset."""
+    """They do so from the first picture on, and when the theme changes while the page is open, as at sunset."""
     context = browser.new_context(color_scheme=schemes[0], bypass_csp=True)
     page = context.new_page()
     see(page)
@@ -523,7 +525,7 @@ def test_the_pictures_follow_the_browsers_theme(browser: Browser, schemes: tuple
     context.close()
 
 
-def test_a_narrow_window_shows_everything_one_under_the_other(browser: Browser) -> None:
+def test_a_narrow_window_stacks_everything(browser: Browser) -> None:
     context = browser.new_context(viewport={"width": 420, "height": 900}, bypass_csp=True)
     page = context.new_page()
     see(page)
@@ -533,7 +535,7 @@ def test_a_narrow_window_shows_everything_one_under_the_other(browser: Browser) 
     context.close()
 
 
-def test_a_name_that_begins_with_the_one_that_stands_there_can_be_typed(shared_page: Page) -> None:
+def test_a_name_that_begins_with_the_current_one_can_be_typed(shared_page: Page) -> None:
     go(shared_page, "", ".overview[data-painted]", checkpoint="dates", source="5 March 2021")
     shared_page.get_by_role("combobox", name="Model").fill("dates-cosine")
     shared_page.keyboard.press("Enter")

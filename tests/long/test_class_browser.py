@@ -1,4 +1,4 @@
-"""A class in Chromium: one teacher and three pupils, each with a browser of their own, and what a pupil may try."""
+"""A class in Chromium: one teacher and three pupils, each with their own browser, and attempts of a pupil to cheat."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -18,7 +18,7 @@ TITLE = offered_lessons().named(LESSON).title
 
 @pytest.fixture(scope="module")
 def people(browser: Browser) -> Iterator[list[Page]]:
-    """The pages of four people, none of whom shares a cookie with another."""
+    """The pages of four people who share no cookies."""
     with ExitStack() as stack:
         pages = []
         for width in (1280, 420, 1280, 1280):
@@ -54,7 +54,7 @@ def predict(pupil: Page, number: str) -> None:
 
 
 def fetched(page: Page, path: str, token: str = "") -> tuple[int, str]:
-    """What a page gets from a path of the server, with its session's token or another."""
+    """Return what a page gets from a path of the server, with its session's token or another."""
     ask = """async ([path, token]) => {
       token ||= [...window.attnscopePictures.values()].find((p) => p.data.token).data.token;
       const answer = await fetch(path, { headers: { Authorization: `Bearer ${token}` } });
@@ -104,7 +104,7 @@ def test_a_class_from_its_code_to_its_end(people: list[Page]) -> None:
         teacher.locator(".classroom .take").click()
     rows = Path(taken.value.path()).read_text("utf-8").split()
     assert rows[0] == "step,prediction,count"
-    assert len(rows) == 5  # of which two words hold a space
+    assert len(rows) == 5  # two of these words contain a space
 
     teacher.get_by_role("button", name="Next question").click()
     for pupil in (first, second, third):

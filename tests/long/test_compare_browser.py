@@ -1,4 +1,4 @@
-"""Compare in a real browser: one click gives a comparison, a click on a head its maps, and typing redraws both."""
+"""Compare in a real browser: one click gives a comparison, a click on a head shows its maps, and typing redraws both."""
 
 import re
 
@@ -14,7 +14,7 @@ from viz_app.drawing.labels import axes_labels
 
 SOURCE, SITE = "She is reading a book.", "decoder.layers.1.cross_attn"
 READY = ".difference[data-painted]"
-BOTH = ".difference .answers > span + span"  # with the pinned run, once that is open
+BOTH = ".difference .answers > span + span"  # with the pinned run, once it is open
 PARTS = [
     ".st-key-input-bar",
     ".distances .kinds",
@@ -49,7 +49,7 @@ def distances(scope: Scope, source: str) -> np.ndarray:
 
 
 def shows(page: Page, value: float) -> None:
-    """The cell says this distance."""
+    """Wait until the cell shows this distance."""
     page.wait_for_function(
         """([site, head, value]) => {
           const all = (root) => [...root.querySelectorAll("*")].flatMap((e) => [e, ...(e.shadowRoot ? all(e.shadowRoot) : [])]);
@@ -65,7 +65,7 @@ def test_the_grid_holds_the_distances_of_both_runs(opened: Page, scope: Scope) -
     expect(opened.locator(".difference .verdict")).to_contain_text("The answers diverge at word 2")
 
 
-def test_a_click_looks_at_a_head(opened: Page) -> None:
+def test_a_click_shows_the_maps_of_a_head(opened: Page) -> None:
     cell(opened).click()
     expect(cell(opened)).to_have_attribute("aria-pressed", "true")
     expect(cell(opened)).to_have_attribute("aria-label", re.compile(r"layer 2, head 3: [\d.]+ "))
@@ -94,7 +94,7 @@ def test_one_click_pins_and_compares(shared_page: Page) -> None:
     expect(shared_page.locator(".distances .kind")).to_have_count(3)
 
 
-def test_a_click_beside_itself_chooses_the_other_head(shared_page: Page) -> None:
+def test_comparing_a_run_with_itself_a_click_chooses_the_other_head(shared_page: Page) -> None:
     resize(shared_page, 1280, 720)
     go(shared_page, "compare", READY, checkpoint="eng-fra", source=SOURCE, site=SITE, head="0")
     cell(shared_page, head=3).click()
@@ -102,7 +102,7 @@ def test_a_click_beside_itself_chooses_the_other_head(shared_page: Page) -> None
     in_url(shared_page, "compare-head", f"{SITE}:3")
 
 
-def test_hovering_a_cell_tells_all_three_numbers(opened: Page, scope: Scope) -> None:
+def test_hovering_a_cell_shows_all_three_numbers(opened: Page, scope: Scope) -> None:
     canvas = opened.locator(".difference .of-difference canvas.cells")
     box = canvas.bounding_box()
     opened.mouse.move(box["x"] + box["width"] * 0.6, box["y"] + box["height"] * 0.45)

@@ -6,7 +6,7 @@ from served_app import boxes, go, resize, wait_until_idle
 
 RNN, POSITIONS = "from-rnn-section", "positions-section"
 PLOT, CHART = "[data-testid=stPlotlyChart]", "[data-testid=stVegaLiteChart]"
-# what is shown → page, what else is in its URL, and its picture
+# the comparison → its page, the other parameters of its URL, and its picture
 SCREENS = {
     "three models": ("from-rnn", {}, ".versions"),
     "reach, every pair": ("from-rnn", {RNN: "What reaches what"}, ".maps .pictures"),
@@ -47,7 +47,7 @@ SCREENS = {
 }
 SMALL, LARGE, PRESENTED = (1280, 720, ""), (1920, 1080, ""), (1280, 720, "1")
 ON_A_WALL = (1920, 1080, "1")
-# every picture on the small screen and on a wall, and every second on each of the others
+# every picture on the small screen and on a wall, and every second one on each of the others
 PLACES = [
     *((name, size) for name in SCREENS for size in (SMALL, ON_A_WALL)),
     *((name, PRESENTED) for name in [*list(SCREENS)[::2], "map", "two alignments"]),
@@ -56,7 +56,7 @@ PLACES = [
 
 
 def test_a_section_that_the_model_lacks_is_disabled_with_the_reason(shared_page: Page) -> None:
-    go(shared_page, "from-rnn", CHART, checkpoint="gpt")  # it opens on the first that there is
+    go(shared_page, "from-rnn", CHART, checkpoint="gpt")  # it opens on the first available section
     sections = shared_page.locator(".st-key-from-rnn-section")
     lacking = sections.locator("[data-lacks]")
     expect(lacking).to_have_count(4)
@@ -89,7 +89,7 @@ def test_the_picture_and_its_controls_end_within_the_window(
     assert shared_page.locator("[data-testid=stMain]").evaluate("e => e.scrollTop") == 0
 
 
-def test_the_words_on_the_shuffle_test_are_in_sight_with_it(shared_page: Page) -> None:
+def test_the_text_on_the_shuffle_test_is_in_sight_with_it(shared_page: Page) -> None:
     resize(shared_page, 1280, 720)
     go(shared_page, "positions", ".st-key-positions-shuffle .shuffle .place", checkpoint="eng-fra")
     wait_until_idle(shared_page)

@@ -1,4 +1,4 @@
-"""Layers compiled for training: the same numbers, one compilation for each kind, and recorded as they are written."""
+"""Layers compiled for training: the same numbers, one compilation for each kind, and recording runs the uncompiled code."""
 
 import copy
 from typing import Any
@@ -20,7 +20,7 @@ SIZES = TransformerConfig(
 
 @pytest.fixture
 def pair(monkeypatch: pytest.MonkeyPatch) -> tuple[Transformer, Transformer]:
-    """A model as it is written, and the same one compiled."""
+    """A model, and the same one compiled."""
     torch._dynamo.reset()
     counters.clear()
     torch.manual_seed(1)
@@ -31,7 +31,7 @@ def pair(monkeypatch: pytest.MonkeyPatch) -> tuple[Transformer, Transformer]:
 
 
 def batch(n: int, m: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Rows of n source and m target tokens, one row of each with padding."""
+    """Return rows of n source and m target tokens, one row of each with padding."""
     source, target = torch.randint(4, 29, (5, n)), torch.randint(4, 29, (5, m))
     source[1, -2:] = target[2, -1:] = 0
     return source, target
@@ -46,11 +46,11 @@ def test_batches_of_any_shape_give_the_same_logits_and_gradients(pair: Any) -> N
             each.square().sum().backward()
     gradients = [[p.grad for p in model.parameters()] for model in pair]
     assert all(map(torch.equal, *gradients))
-    # of an encoder's layer and a decoder's, for all shapes
+    # for an encoder layer and a decoder layer, for all shapes
     assert counters["stats"]["unique_graphs"] <= 4
 
 
-def test_a_recording_and_an_edit_see_the_layers_as_they_are_written(pair: Any) -> None:
+def test_a_recording_and_an_edit_use_the_uncompiled_layers(pair: Any) -> None:
     inputs = batch(7, 5)
     for model in pair:
         model.eval()(*inputs)

@@ -5,14 +5,14 @@ from playwright.sync_api import Page
 from served_app import boxes, go, resize
 
 PHONE, SMALL, WALL = (420, 900, ""), (1280, 720, ""), (1920, 1080, "1")
-# what does not fit into its element: text inputs, and elements that do not scroll
+# text that does not fit into its element: text inputs, and elements that do not scroll
 CUT = """(selector) => {
   const all = [document, ...[...document.querySelectorAll("*")].map((one) => one.shadowRoot).filter(Boolean)];
   return all.flatMap((root) => [...root.querySelectorAll(selector)])
     .filter((e) => e.checkVisibility() && (e.scrollWidth > e.clientWidth + 1 || e.scrollHeight > e.clientHeight + 1))
     .map((e) => e.value ?? e.textContent);
 }"""
-# path, screen, elements: each held a cut text once
+# path, screen, elements: each had a cut text once
 HELD = [
     *(("masks", screen, "[class*=st-key-masks-ready] input") for screen in (SMALL, WALL)),
     *(("train", screen, ".st-key-train-settings .stSelectbox input") for screen in (PHONE, SMALL, WALL)),
@@ -22,7 +22,7 @@ HELD = [
 
 
 @pytest.mark.parametrize(("path", "screen", "elements"), HELD)
-def test_what_it_holds_fits(
+def test_its_text_fits(
     shared_page: Page, path: str, screen: tuple[int, int, str], elements: str
 ) -> None:
     width, height, present = screen
@@ -53,7 +53,7 @@ def test_the_numbers_of_heads_have_room_on_a_wall(shared_page: Page) -> None:
 
 
 @pytest.mark.parametrize("screen", [PHONE, SMALL])
-def test_the_door_for_a_newcomer_is_beside_the_headline_or_above_it(
+def test_the_link_for_newcomers_is_beside_the_headline_or_above_it(
     shared_page: Page, screen: tuple[int, int, str]
 ) -> None:
     resize(shared_page, *screen[:2])

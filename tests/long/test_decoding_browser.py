@@ -1,4 +1,4 @@
-"""The Decoding page in a real browser: a token is forced, the slider walked, and every number is the model's own."""
+"""The page Decoding in a real browser: a token is forced, the slider is moved, and every number is the model's own."""
 
 import pytest
 import torch
@@ -20,7 +20,7 @@ def dates() -> Scope:
 
 
 def opened(page: Page, **params: str) -> None:
-    """The page at this link."""
+    """Open the page at this link."""
     link = {"checkpoint": "dates", "source": SOURCE, "site": SITE, "head": str(HEAD), **params}
     picture = ".beam" if params.get("decoding-how") == "beam" else ".stepper"
     go(page, "decoding", f"{picture}[data-painted]", **link)
@@ -34,7 +34,7 @@ def runs(scope: Scope, method: Method, target: str | None = None) -> tuple[Run, 
 
 
 def same(shown: list[float], computed: torch.Tensor) -> None:
-    """The page shows the shortest decimals of float32; another process may round a last bit otherwise."""
+    """Compare numbers: the page shows the shortest decimals of float32, and another process may round the last bit differently."""
     assert shown == pytest.approx(computed.tolist(), rel=1e-4, abs=1e-6)
 
 
@@ -51,7 +51,7 @@ def weights_of(page: Page, lane: str, side: str) -> list[float]:
 
 
 def compare(page: Page, lane: str, run: Run, i: int) -> None:
-    """Every number of a panel at position i against the run computed here."""
+    """Compare every number of a panel at position i with the run computed here."""
     bars = bars_of(page, lane)
     assert run.taken[i] in bars
     same(list(bars.values()), run.log_probs[i].exp()[list(bars)])
@@ -64,7 +64,7 @@ def compare(page: Page, lane: str, run: Run, i: int) -> None:
 
 
 def rows(page: Page, key: str) -> list[str]:
-    """The tokens of a row of the lanes that are to be seen."""
+    """Return the visible tokens of a row of the lanes."""
     cells = page.locator(f"g[data-row={key}]:not([data-shown=false]) text")
     return cells.evaluate_all("all => all.map(e => e.textContent)")
 
@@ -73,7 +73,7 @@ def at(page: Page, step: int) -> None:
     expect(page.locator(f".stepper[data-step='{step}']")).to_be_visible()
 
 
-def test_every_step_of_the_slider_shows_what_models_computes(
+def test_every_step_of_the_slider_shows_the_numbers_of_models(
     shared_page: Page, dates: Scope
 ) -> None:
     opened(shared_page, target="2020-03-05")
@@ -90,7 +90,7 @@ def test_every_step_of_the_slider_shows_what_models_computes(
     in_url(shared_page, "step", "11")
 
 
-def test_a_forced_token_is_written_and_decoding_goes_on_from_it(
+def test_a_forced_token_is_written_and_decoding_continues_from_it(
     shared_page: Page, dates: Scope
 ) -> None:
     opened(shared_page, step="4")
@@ -130,7 +130,7 @@ def test_a_pasted_link_shows_the_same(page: Page, dates: Scope) -> None:
     compare(page, "serial", run, 5)
 
 
-def test_play_walks_to_the_end_and_says_where_it_is(shared_page: Page) -> None:
+def test_play_runs_to_the_end_and_shows_its_position(shared_page: Page) -> None:
     opened(shared_page, step="9")
     at(shared_page, 9)
     shared_page.locator(".stepper .play").click()

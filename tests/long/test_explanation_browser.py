@@ -1,4 +1,4 @@
-"""The section "Is attention explanation?" in a real browser: weights are dragged, moved by keys, searched for and put to use."""
+"""The section "Is attention explanation?" in a real browser: weights are dragged, moved by keys, searched for and applied."""
 
 import math
 
@@ -48,7 +48,7 @@ def weights(page: Page, column: int) -> list[float]:
     return [float(w) for w in bars.evaluate_all("(all) => all.map((bar) => bar.dataset.weight)")]
 
 
-def test_equal_weights_are_put_into_the_run_and_taken_out_again(opened: Page, scope: Scope) -> None:
+def test_uniform_weights_are_put_into_the_run_and_removed_again(opened: Page, scope: Scope) -> None:
     wanted = weights(opened, 1)
     assert wanted == pytest.approx([1 / 14] * 14)
     before = weights(opened, 0)
@@ -68,13 +68,11 @@ def test_equal_weights_are_put_into_the_run_and_taken_out_again(opened: Page, sc
     in_url(opened, "edits", "")
 
 
-def test_an_adversary_is_searched_for_and_is_that_of_the_back_end(
-    opened: Page, scope: Scope
-) -> None:
+def test_the_adversary_found_is_that_of_the_back_end(opened: Page, scope: Scope) -> None:
     use(opened, "adversary").click()
     expect(use(opened, "adversary")).to_have_text("Use these weights", timeout=20_000)
     found = adversary(AttentionRow(scope, scope.run(DATE), SITE, 0, 0))
-    if found.corners:  # all weight on one key, which needs no ascent and so no clock
+    if found.corners:  # all weight on one key, which needs no ascent and so no timing
         assert weights(opened, 3) == pytest.approx(found.trial.weights.tolist(), abs=1e-5)
     expect(opened.locator(".rowtests tfoot td").nth(3)).to_contain_text("Still “1”")
     use(opened, "adversary").click()

@@ -1,4 +1,4 @@
-"""The frame round every page: its navigation, and the presentation."""
+"""The frame around every page: its navigation, and the presentation."""
 
 import re
 
@@ -13,7 +13,7 @@ START = {
     "head": "2",
 }
 PAPER = {"light": "rgb(255, 255, 255)", "dark": "rgb(16, 20, 29)"}
-# The sizes of what is written in the frame: in the input bar, the header and the app's own lines of text
+# The font sizes in the frame: in the input bar, the header and the app's own lines of text
 SIZES = """() => {
   const found = [], look = (root) => root.querySelectorAll("*").forEach((e) => {
     if (e.shadowRoot) look(e.shadowRoot);
@@ -61,7 +61,7 @@ def test_a_chart_is_drawn_for_the_window_and_for_a_presentation(shared_page: Pag
         resize(shared_page, width, height)
         shared_page.wait_for_function(is_drawn, arg=[usual + taller, 12])
         shared_page.keyboard.press("p")
-        presented = usual + taller + (120 if width > 700 else 0)  # what the controls leave
+        presented = usual + taller + (120 if width > 700 else 0)  # the room that the controls leave
         shared_page.wait_for_function(is_drawn, arg=[presented, letters])
         wait_until_idle(shared_page)
         shared_page.keyboard.press("p")  # its letters must not be those of the presentation
@@ -72,7 +72,7 @@ def test_a_chart_is_drawn_for_the_window_and_for_a_presentation(shared_page: Pag
 def test_a_first_visit_has_charts_for_its_window_and_controls_with_their_values(
     browser: Browser,
 ) -> None:
-    """Another run for the size of the window would move the page, and may empty the controls of the first."""
+    """A second run for the size of the window would move the page, and might empty the controls of the first."""
     context = browser.new_context(viewport={"width": 1920, "height": 1080}, bypass_csp=True)
     context.set_default_timeout(PATIENCE)
     heights = """() => (window.heights = [], new MutationObserver(() => {
@@ -104,7 +104,7 @@ def test_a_presentation_has_larger_type_and_is_in_the_link(shared_page: Page) ->
     assert min(size for size, _ in small) >= 12, sorted(small)[:3]
     box = shared_page.get_by_role("textbox", name="Date, in any format (type here)")
     box.press("End")
-    box.press("p")  # where one types it is a letter
+    box.press("p")  # in a text box it is a letter
     expect(box).to_have_value("24/07/69p")
     box.press("Backspace")
     in_url(shared_page, "source", "24/07/69")
@@ -117,7 +117,7 @@ def test_a_presentation_has_larger_type_and_is_in_the_link(shared_page: Page) ->
     wait_until_idle(shared_page)
     assert min(size for size, _ in shared_page.evaluate(SIZES)) >= 15
     assert shared_page.evaluate("document.documentElement.scrollWidth") <= 1280
-    shared_page.get_by_role("link", name="Masks").first.click()  # it goes on on another page
+    shared_page.get_by_role("link", name="Masks").first.click()  # it continues on another page
     shared_page.wait_for_url("**/masks*present=1*")
     expect(presents).to_have_count(1)
     wait_until_idle(shared_page)  # its address is written last
@@ -137,7 +137,7 @@ def test_a_presentation_has_larger_type_and_is_in_the_link(shared_page: Page) ->
 
 @pytest.mark.parametrize("path", ["", "inside", "layer", "masks", "decoding", "task"])
 @pytest.mark.parametrize(("width", "height"), [(1280, 720), (1920, 1080), (420, 800)])
-def test_one_types_and_chooses_a_model_presented_too(
+def test_typing_and_choosing_a_model_work_in_a_presentation_too(
     shared_page: Page, path: str, width: int, height: int
 ) -> None:
     resize(shared_page, width, height)
@@ -158,7 +158,7 @@ def test_one_types_and_chooses_a_model_presented_too(
     ("", ".head .map .stage"), ("inside", ".walk .stage"), ("masks", ".masks .stage.paintable"),
     ("decoding", ".panel.serial .bars"),
 ])  # fmt: skip
-def test_presented_the_picture_is_in_sight_of_a_small_projector(
+def test_the_picture_of_a_presentation_is_in_sight_on_a_small_projector(
     shared_page: Page, path: str, picture: str
 ) -> None:
     go(shared_page, path, picture, present="1", checkpoint="dates", source="24/07/69")
@@ -169,7 +169,7 @@ def test_presented_the_picture_is_in_sight_of_a_small_projector(
     assert box["bottom"] <= 720
 
 
-def test_on_a_phone_the_pages_are_named_and_a_finger_reaches_them(browser: Browser) -> None:
+def test_on_a_phone_the_pages_are_named_and_large_enough_for_a_finger(browser: Browser) -> None:
     context = browser.new_context(
         bypass_csp=True, viewport={"width": 420, "height": 800}, has_touch=True, is_mobile=True
     )
@@ -194,9 +194,7 @@ def test_on_a_phone_the_pages_are_named_and_a_finger_reaches_them(browser: Brows
     sidebar = page.locator("[data-testid=stSidebar]")
     expect(sidebar.get_by_role("link", name="Decoding")).to_be_visible()
     within = "document.querySelectorAll('[data-testid=stSidebar] :is(a, button, input, textarea)')"
-    page.wait_for_function(
-        f"() => !({small})([...{within}]).length"
-    )  # once it has slid into its place
+    page.wait_for_function(f"() => !({small})([...{within}]).length")  # once it has slid into place
     page.locator("[data-testid=stSidebarCollapseButton] button").tap()
     expect(opens).to_be_visible()
     context.close()
@@ -216,12 +214,12 @@ def test_a_presenters_remote_turns_the_pages(shared_page: Page) -> None:
         shared_page.wait_for_url(f"**/{path}?*present=1*")
         wait_until_idle(shared_page)
     box = shared_page.locator(".st-key-source textarea")
-    box.press("PageDown")  # where one types it moves in the text
+    box.press("PageDown")  # in a text box it moves in the text
     wait_until_idle(shared_page)
     assert "/task?" in shared_page.url
 
 
-def test_on_a_phone_one_presents_too_and_no_control_lies_over_a_label(shared_page: Page) -> None:
+def test_a_presentation_on_a_phone_has_no_control_over_a_label(shared_page: Page) -> None:
     resize(shared_page, 420, 900)
     go(shared_page, "", ".head[data-painted]", checkpoint="eng-fra")
     labels = shared_page.locator(".st-key-input-bar label[data-testid=stWidgetLabel] p")
@@ -240,7 +238,7 @@ def test_on_a_phone_one_presents_too_and_no_control_lies_over_a_label(shared_pag
     resize(shared_page, 1280, 720)
 
 
-def test_each_page_has_a_title_of_its_own_in_the_browser(shared_page: Page) -> None:
+def test_each_page_has_its_own_title_in_the_browser(shared_page: Page) -> None:
     go(shared_page, "", ".head[data-painted]", **START)
     expect(shared_page).to_have_title("Attention · Attnscope")
     shared_page.get_by_role("link", name="Masks").first.click()
@@ -255,7 +253,7 @@ def test_the_question_at_the_end_of_a_page_opens_its_answer(shared_page: Page) -
     asked.click()
     walk = shared_page.locator(".walk")
     expect(walk).to_contain_text(f"comes to give {weight} of its attention")
-    in_url(shared_page, "source", START["source"])  # the text came along
+    in_url(shared_page, "source", START["source"])  # the text is kept
     expect(shared_page).to_have_url(re.compile("/inside"))
     expect(shared_page.locator('[data-testid=stTopNavLink][aria-current="page"]')).to_have_text(
         "Inside a head"

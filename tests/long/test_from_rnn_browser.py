@@ -1,4 +1,4 @@
-"""The page "From RNN to attention" in a real browser: a cell is pointed at, a text typed, times are measured, pictures saved."""
+"""The page "From RNN to attention" in a real browser: hover on a cell, type a text, measure times, save pictures."""
 
 from pathlib import Path
 
@@ -39,7 +39,7 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def asked(folder: Path, **params: str) -> dict[str, str]:
-    """What stands in the URL of this page."""
+    """Return the URL parameters of this page."""
     link = {
         f"from-rnn-{name}": value
         for name, value in {"section": "What reaches what", "seed": str(SEED), **params}.items()
@@ -48,7 +48,7 @@ def asked(folder: Path, **params: str) -> dict[str, str]:
 
 
 def opened(page: Page, folder: Path, ready: str = ".maps[data-painted]", **params: str) -> None:
-    """The page at this link."""
+    """Open the page at this link."""
     go(page, "from-rnn", ready, **asked(folder, **params))
 
 
@@ -62,7 +62,7 @@ def computed(folder: Path, kind: str, text: str = TEXT, **sizes: int) -> Reach:
 
 
 def point(page: Page, which: int, row: int, column: int) -> dict:
-    """What the tip says of a cell of one of the maps."""
+    """Return the tip of a cell of one of the maps."""
     room = page.locator(".maps").evaluate("root => ({...root.dataset})")
     left, top, side, tall = (float(room[name]) for name in ("left", "top", "side", "tall"))
     cells = page.locator(".maps canvas.cells").nth(which)
@@ -75,7 +75,7 @@ def point(page: Page, which: int, row: int, column: int) -> dict:
     return {"value": float(tip.get_attribute("data-value")), "text": tip.inner_text()}
 
 
-def test_a_cell_says_its_exact_norm_in_every_layer(shared_page, checkpoint):
+def test_a_cell_shows_its_exact_norm_in_every_layer(shared_page, checkpoint):
     opened(shared_page, checkpoint)
     for which, kind in enumerate(LAYER_KINDS):
         norms = computed(checkpoint, kind).norms
@@ -92,7 +92,7 @@ def test_a_cell_says_its_exact_norm_in_every_layer(shared_page, checkpoint):
     ]
 
 
-def test_typing_and_the_knobs_draw_anew(shared_page, checkpoint):
+def test_typing_and_the_controls_redraw(shared_page, checkpoint):
     opened(shared_page, checkpoint)
     shared_page.locator(".st-key-source textarea").fill("edcbabc")
     in_url(shared_page, "source", "edcbabc")
@@ -106,7 +106,7 @@ def test_typing_and_the_knobs_draw_anew(shared_page, checkpoint):
     assert point(shared_page, 2, 3, 2)["value"] == pytest.approx(float(norms[3, 2]), rel=1e-4)
 
 
-def test_a_long_text_leaves_the_picture_and_says_why(shared_page, checkpoint):
+def test_a_long_text_keeps_the_picture_and_says_why(shared_page, checkpoint):
     opened(shared_page, checkpoint)
     shared_page.locator(".st-key-source textarea").fill("ab" * 40)
     expect(shared_page.get_by_text("This sentence has 81 tokens")).to_be_visible()
@@ -115,7 +115,7 @@ def test_a_long_text_leaves_the_picture_and_says_why(shared_page, checkpoint):
     )
 
 
-def test_times_are_measured_when_asked_and_can_be_taken_away(shared_page, checkpoint):
+def test_times_are_measured_on_request_and_can_be_downloaded(shared_page, checkpoint):
     opened(
         shared_page,
         checkpoint,
@@ -131,7 +131,7 @@ def test_times_are_measured_when_asked_and_can_be_taken_away(shared_page, checkp
     expect(
         shared_page.get_by_text("In the upper half of the lengths time grows as")
     ).to_be_visible()
-    wait_until_idle(shared_page)  # the button of the run before has no file any more
+    wait_until_idle(shared_page)  # the button of the previous run has no file any more
     with shared_page.expect_download() as table:
         shared_page.get_by_text("The times, CSV").click()
     rows = [
@@ -143,7 +143,7 @@ def test_times_are_measured_when_asked_and_can_be_taken_away(shared_page, checkp
     assert rows[1].startswith("RNN,8,0,")
 
 
-def test_measuring_can_be_stopped_and_what_is_there_stays(shared_page, checkpoint):
+def test_measuring_can_be_stopped_and_results_stay(shared_page, checkpoint):
     opened(
         shared_page,
         checkpoint,
@@ -159,7 +159,7 @@ def test_measuring_can_be_stopped_and_what_is_there_stays(shared_page, checkpoin
     expect(shared_page.get_by_text("stopped; what was measured remains")).to_be_visible()
 
 
-def test_a_picture_and_the_norms_can_be_taken_away(shared_page, checkpoint):
+def test_a_picture_and_the_norms_can_be_downloaded(shared_page, checkpoint):
     opened(shared_page, checkpoint)
     with shared_page.expect_download() as picture:
         save_picture(shared_page, ".maps", "PNG")

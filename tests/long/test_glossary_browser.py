@@ -1,4 +1,4 @@
-"""Who points at a word of the field, or at a symbol, reads what it means, wherever on a page it stands."""
+"""Hovering a technical term or a symbol shows its meaning, wherever on a page it is."""
 
 import pytest
 from playwright.sync_api import Page, expect
@@ -25,7 +25,7 @@ FIND = """([word, within]) => {
   }
   return null;
 }"""
-# page → what else stands in its URL; words and symbols, each with where it stands and what is said of it
+# page → the other parameters of its URL; terms and symbols, each with its position and its explanation
 POINTED = {
     "a headline": ("inside", {}, "head", ".headline", GLOSSARY["head"]),
     "a label": ("decoding", {}, "Layer", ".st-key-which label", GLOSSARY["layer"]),
@@ -43,17 +43,17 @@ POINTED = {
 
 
 def at_rest(page: Page, word: str, within: str) -> list[float]:
-    """Return where a word is once what was scrolled to show it has come to rest."""
+    """Return the position of a word once scrolling to it has come to rest."""
     page.evaluate(FIND, [word, within])
     wait_for_layout(page)
     place = page.evaluate(FIND, [word, within])
     assert place
-    frames(page, 2)  # a scroll that is told of after the pointer's move would hide the explanation
+    frames(page, 2)  # a scroll event after the pointer's move would hide the explanation
     return place
 
 
 @pytest.mark.parametrize("name", POINTED)
-def test_a_word_says_what_it_means_where_it_is_pointed_at(shared_page: Page, name: str) -> None:
+def test_a_term_is_explained_on_hover(shared_page: Page, name: str) -> None:
     path, params, word, within, said = POINTED[name]
     go(shared_page, path, ".headline", **params)
     tip = shared_page.locator(".tools .glossary")
@@ -67,12 +67,12 @@ def test_a_word_says_what_it_means_where_it_is_pointed_at(shared_page: Page, nam
     expect(tip).to_be_hidden()
 
 
-def test_a_formula_says_what_each_of_its_symbols_means(shared_page: Page) -> None:
+def test_each_symbol_of_a_formula_is_explained(shared_page: Page) -> None:
     go(shared_page, "inside", ".walk[data-painted]")
     shared_page.locator(".walk .names button").nth(3).click()
     wait_until_idle(
         shared_page
-    )  # Python's explanation of the step stands, and what is pointed at is not replaced
+    )  # Python's explanation of the step has arrived, so the element under the pointer is not replaced
     formula = shared_page.locator(".walk .formula")
     assert formula.get_attribute("data-formula") == "α_{i,j} = q^{i}·k^{j} / √d_{k}"
     rest_on(shared_page, formula, 15, 10)
@@ -89,7 +89,7 @@ def test_a_formula_says_what_each_of_its_symbols_means(shared_page: Page) -> Non
     expect(tip.locator("b").first).to_be_visible()
 
 
-def test_what_a_person_typed_is_not_explained(shared_page: Page) -> None:
+def test_typed_text_is_not_explained(shared_page: Page) -> None:
     go(shared_page, "", ".head[data-painted]", source="token head layer")
     shared_page.evaluate("""() => {
       const own = document.elementFromPoint.bind(document);
@@ -99,5 +99,5 @@ def test_what_a_person_typed_is_not_explained(shared_page: Page) -> None:
       };
     }""")
     rest_on(shared_page, shared_page.locator(".written .output"), 20, 12)
-    shared_page.wait_for_function("window.looked")  # for what is meant there
+    shared_page.wait_for_function("window.looked")  # for a term under the pointer
     expect(shared_page.locator(".tools .glossary")).to_be_hidden()

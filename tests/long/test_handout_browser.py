@@ -1,4 +1,4 @@
-"""A handout opened from disk without a network: its pictures, its numbers, no request and no error; and the same as PDF."""
+"""A handout opened from disk without a network: its pictures and numbers, no request and no error; and the PDF."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The browser's Back: one press a deliberate step, and none for what is typed or slid on the way."""
+"""The browser's Back: one press per deliberate step, and none for typing or sliding on the way."""
 
 import pytest
 from playwright.sync_api import Page, expect
@@ -19,7 +19,7 @@ def head(page: Page, site: str, number: int) -> None:
     wait_until_idle(page)
 
 
-def test_as_many_presses_of_back_as_deliberate_steps_lead_to_the_start(shared_page: Page) -> None:
+def test_one_press_of_back_per_deliberate_step_leads_to_the_start(shared_page: Page) -> None:
     go(
         shared_page,
         "",
@@ -86,7 +86,7 @@ def test_the_first_picture_is_one_entry_of_the_history_with_its_whole_address(
     assert page.url == "about:blank"
 
 
-def test_back_on_decoding_takes_back_a_forced_token_and_a_node_but_not_what_typing_clears(
+def test_back_on_decoding_undoes_a_forced_token_and_a_node_but_not_what_typing_clears(
     shared_page: Page,
 ) -> None:
     go(
@@ -118,14 +118,14 @@ def test_back_on_decoding_takes_back_a_forced_token_and_a_node_but_not_what_typi
     box = shared_page.get_by_role("textbox", name="Date, in any format (type here)")
     box.press("End")
     box.press_sequentially("5")
-    in_url(shared_page, "force", "")  # another source, and what was forced is let go
+    in_url(shared_page, "force", "")  # another source clears the forced tokens
     wait_until_idle(shared_page)
     back(shared_page)
     in_url(shared_page, "source", START)
     assert shared_page.url == start
 
 
-def test_back_on_masks_takes_back_a_stroke_and_a_ready_made_mask(shared_page: Page) -> None:
+def test_back_on_masks_undoes_a_stroke_and_a_preset_mask(shared_page: Page) -> None:
     resize(shared_page, 1280, 1300)  # all of it: an open list closes when the page scrolls
     go(shared_page, "masks", ".masks[data-painted]", checkpoint="dates", source=START)
     in_url(shared_page, "mask", "decoder_self")

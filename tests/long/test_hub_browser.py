@@ -22,7 +22,7 @@ SITE = "bert.encoder.layer.1.attention.self"
 
 @pytest.fixture(scope="module")
 def shelf(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of --models: a BERT with its tokenizer and a copy of which half the weights are gone."""
+    """The folder of --models: a BERT with its tokenizer, and a copy with half of its weights missing."""
     shelf = tmp_path_factory.mktemp("hub") / "shelf"
     case = BY_NAME["BertForMaskedLM"]
     (shelf / "whole").mkdir(parents=True)
@@ -42,7 +42,7 @@ def address(shelf: Path) -> Iterator[str]:
 
 
 def wanted(folder: Path) -> tuple[list[str], np.ndarray]:
-    """The tokens of SENTENCE, and the weights of all layers and heads, as the library gives them itself."""
+    """Return the tokens of SENTENCE and the weights of all layers and heads from the library itself."""
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
     module = transformers.AutoModelForMaskedLM.from_pretrained(
         folder, local_files_only=True, attn_implementation="eager"
@@ -54,7 +54,7 @@ def wanted(folder: Path) -> tuple[list[str], np.ndarray]:
 
 
 def shown(page: Page) -> tuple[list[str], np.ndarray]:
-    """The tokens and the weights of the head that the page was sent."""
+    """Return the tokens and the weights of the head that the page was sent."""
     sent = page.locator(".head").evaluate(
         "({ view: { picture } }) => [picture.keys.map(([key]) => key), [...picture.weights]]"
     )
@@ -62,7 +62,7 @@ def shown(page: Page) -> tuple[list[str], np.ndarray]:
 
 
 def pick(page: Page, name: str) -> Locator:
-    """Type a name, or the path of a folder, into the picker; the note under it."""
+    """Type a name, or the path of a folder, into the picker and return the note under it."""
     box = page.get_by_role("combobox", name="Model")
     box.fill(name)
     box.press("Enter")
@@ -96,12 +96,12 @@ def test_a_folder_is_picked_and_shows_the_librarys_own_weights(
     expect(page.locator(".cards .card").first).to_have_attribute("data-name", "whole")
 
 
-def test_a_folder_that_was_cut_off_is_said_beside_the_picker_and_the_picture_stays(
+def test_an_incomplete_folder_is_reported_beside_the_picker_and_the_picture_stays(
     page: Page, address: str, shelf: Path
 ) -> None:
     page.goto(
         f"http://{address}/?checkpoint={shelf / 'whole'}&text={SENTENCE}&site={SITE}&head=1"
-    )  # as one types a path
+    )  # while a path is typed
     page.wait_for_selector(".head[data-painted]")
     before = shown(page)
     np.testing.assert_allclose(before[1], wanted(shelf / "whole")[1][1, 1], atol=1e-6)

@@ -1,4 +1,4 @@
-"""A vision model in a browser: a patch is clicked and a head, and a file of one's own is read or refused."""
+"""A vision model in a browser: a patch and a head are clicked, and a user's file is read or refused."""
 
 import io
 from pathlib import Path
@@ -26,7 +26,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def weights(folder: Path, image: Image.Image) -> torch.Tensor:
-    """The library's weights of the first layer: (head, query, key)."""
+    """Return the library's weights of the first layer: (head, query, key)."""
     module = transformers.ViTForImageClassification.from_pretrained(
         folder, attn_implementation="eager"
     )
@@ -36,14 +36,14 @@ def weights(folder: Path, image: Image.Image) -> torch.Tensor:
 
 
 def at(page: Page, row: int, column: int) -> dict[str, float]:
-    """The middle of a patch of the image, of which there are 4 × 4."""
+    """Return the middle of one of the 4 × 4 patches of the image."""
     box = page.locator(BOX).bounding_box()
     assert box
     return {"x": box["width"] * (column + 0.5) / 4, "y": box["height"] * (row + 0.5) / 4}
 
 
 def strongest(page: Page) -> float:
-    """The first weight in the sentence under the picture."""
+    """Return the first weight in the sentence under the picture."""
     return float(page.locator(f"{MAP} .reading span").nth(3).inner_text().strip(" ,."))
 
 

@@ -1,4 +1,4 @@
-"""The page Inside a head in a real browser: the slider is walked, tokens are clicked, and every number is the model's own."""
+"""The page Inside a head in a real browser: the slider is moved, tokens are clicked, and every number is the model's own."""
 
 import csv
 import math
@@ -49,7 +49,7 @@ def trace(folder) -> Trace:
 
 @pytest.fixture
 def opened(shared_page: Page, folder: Path) -> Callable[..., Page]:
-    """Leads to an address and waits until the component named stands there; the walk at its stage, which Back leaves as it is."""
+    """A function that goes to an address and waits for the named component, and for the walk at its stage, which Back does not change."""
 
     resize(shared_page, 1280, 1100)  # the whole table, so that the pointer reaches it
 
@@ -73,12 +73,12 @@ def walk_of(trace: Trace, query: int = QUERY) -> Walk:
 
 
 def near(shown: str | float, computed: float) -> bool:
-    """The page shows the shortest decimals of float32; another process may round a last bit otherwise."""
+    """Compare numbers: the page shows the shortest decimals of float32, and another process may round the last bit differently."""
     return float(shown) == pytest.approx(float(computed), rel=1e-4, abs=1e-6)
 
 
 def pointed(page: Page, column: str, line: int, cell: int = 0, size: int = 1) -> dict[str, str]:
-    """What the tip says of one cell of the table: row `line`, and of a strip of `size` numbers the number `cell`."""
+    """Return the tip of one cell of the table: row `line`, and number `cell` of a strip of `size` numbers."""
     table = page.locator(".walk, .heads").first
     place = table.evaluate("(root, id) => root.view.table.columns.find((c) => c.id === id)", column)
     assert place, f"no column {column} at this stage"
@@ -87,8 +87,8 @@ def pointed(page: Page, column: str, line: int, cell: int = 0, size: int = 1) ->
     return table.locator(".tip").evaluate("tip => ({...tip.dataset})")
 
 
-def test_the_slider_walks_from_the_vectors_to_the_output(opened, trace):
-    """Every stage in turn, with the keyboard; what each shows is computed here by `models`."""
+def test_the_slider_leads_from_the_vectors_to_the_output(opened, trace):
+    """Every stage is visited with the keyboard; its numbers are recomputed here with `models`."""
     page, w = opened(), walk_of(trace)
     n, d, d_model = len(w.weights), trace.attention[SITE].d_head, len(w.a)
     slider, root = page.locator(".walk input[type=range]"), page.locator(".walk")
@@ -142,8 +142,8 @@ def test_the_chain_of_the_chosen_weight(opened, trace):
     assert page.locator(".walk .link.reached").count() == 3
 
 
-def test_stepping_asks_nothing_of_the_server(opened):
-    """The next stage is painted within the click itself, before any answer could have come."""
+def test_stepping_needs_no_answer_from_the_server(opened):
+    """The next stage is painted during the click itself, before any answer could have come."""
     page = opened()
     stages = page.locator(".walk").evaluate(
         "root => [...root.querySelectorAll('.names button')].map((b) => { b.click(); return root.dataset.stage; })"
@@ -217,7 +217,7 @@ def test_the_head_and_the_step_survive_a_change_of_page(opened):
         in_url(page, name, str(value))
 
 
-def test_the_slider_follows_back_and_forward_and_the_hand_wins(opened):
+def test_the_slider_follows_back_and_forward_unless_it_is_moved(opened):
     page = opened(inside_stage="5")
     wait_until_idle(page)
     walk, stages = page.locator(".walk"), page.locator(".walk .names button")
@@ -240,7 +240,7 @@ def test_the_slider_follows_back_and_forward_and_the_hand_wins(opened):
     wait_until_idle(page)
     assert walk.locator("input").input_value() == "7"
     stages.nth(3).click()
-    page.go_back()  # before the walk has told where it stands
+    page.go_back()  # before the walk has reported its stage
     expect(walk).to_have_attribute("data-head", str(HEAD))
     expect(walk).to_have_attribute("data-stage", "5")
     wait_until_idle(page)
@@ -257,7 +257,7 @@ def test_a_blocked_key_is_hatched_and_says_why(opened, trace):
 
 
 def places(page: Page) -> list[str]:
-    """Where the tokens, the picture, its parts and what stands below are."""
+    """Return the positions of the tokens, the picture, its parts and what is below."""
     drawn = ".walk .stage, .walk .foot, .matrices .equations, .matrices .foot, .several .strands, .several .scroll"
     parts = page.locator(f".choice .tokens, {drawn}, .st-key-details")
     return parts.evaluate_all(
@@ -265,7 +265,7 @@ def places(page: Page) -> list[str]:
     )
 
 
-def test_nothing_moves_while_one_types_and_the_walk_is_on_one_screen(shared_page: Page) -> None:
+def test_nothing_moves_while_typing_and_the_walk_fits_one_screen(shared_page: Page) -> None:
     resize(shared_page, 1280)
     for view, component in (("walk", "walk"), ("matrices", "matrices"), ("several", "several")):
         go(
@@ -363,8 +363,8 @@ def test_the_sum_of_the_heads(opened, folder):
 
 
 def _added_by_hand(folder: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """What the forward pass itself hands to W_O and gets from it at QUERY: each head's part (its columns of W_O times its
-    share of Concat), their sum with the bias, and the stream it is added to."""
+    """Return the input and the output of W_O at QUERY in the forward pass itself: each head's part (its columns of W_O times its
+    part of Concat), their sum with the bias, and the stream it is added to."""
     scope = models.load(folder, device="cpu")
     attention = scope.model.get_submodule(SITE)
     seen = {}
@@ -388,7 +388,7 @@ def _cosine(a: np.ndarray, b: np.ndarray) -> float:
     return float(a @ b / math.sqrt((a @ a) * (b @ b)))
 
 
-def test_what_the_scaling_does(opened, trace):
+def test_the_effect_of_the_scaling(opened, trace):
     page = opened("choice", inside_view="scaling")
     open_details(page)
     w = walk_of(trace)
@@ -402,7 +402,7 @@ def test_what_the_scaling_does(opened, trace):
     expect(page.locator("[data-testid=stVegaLiteChart]")).to_have_count(3)
 
 
-def test_what_can_be_taken_away(opened, trace, tmp_path):
+def test_the_downloads(opened, trace, tmp_path):
     page, w = opened(), walk_of(trace)
     with page.expect_download() as picture:
         save_picture(page, ".walk", "PNG")

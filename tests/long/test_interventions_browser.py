@@ -1,4 +1,4 @@
-"""Interventions in a real browser: a click, a drag and keys change the run, and what stands beside is the run of `models`."""
+"""Interventions in a real browser: a click, a drag and keys change the run, and its numbers are those of `models`."""
 
 import pytest
 from playwright.sync_api import Locator, Page, expect
@@ -33,7 +33,7 @@ def cell(page: Page, head: int = HEAD) -> Locator:
 
 
 def probability(scope: Scope, *edits: object) -> float:
-    """The probability of ·lit, the second word, under these edits of the model's own translation."""
+    """Return the probability of ·lit, the second word, under these edits of the model's own translation."""
     own = scope.run(SOURCE)
     trace = scope.run(SOURCE, own.streams["target"], edits=edits)
     output = own.next_token
@@ -41,7 +41,7 @@ def probability(scope: Scope, *edits: object) -> float:
 
 
 def follows(page: Page, p: float) -> None:
-    """What stands after the change is this probability of the followed token."""
+    """Wait until the probability of the followed token after the change is this one."""
     page.wait_for_function(
         """(p) => {
           const all = (root) => [...root.querySelectorAll("*")].flatMap((e) => [e, ...(e.shadowRoot ? all(e.shadowRoot) : [])]);
@@ -52,7 +52,7 @@ def follows(page: Page, p: float) -> None:
     )
 
 
-def test_a_click_switches_a_head_off_and_another_lets_it_be(opened: Page, scope: Scope) -> None:
+def test_a_click_switches_a_head_off_and_another_on_again(opened: Page, scope: Scope) -> None:
     off = HeadOff(SITE, head=HEAD)
     cell(opened).click()
     in_url(opened, "edits", to_text([off]))
@@ -136,7 +136,7 @@ def test_the_board_and_the_answer_end_within_the_viewport(
 
 
 def test_a_sweep_runs_in_the_page_is_stopped_and_goes_on(shared_page: Page) -> None:
-    """Its result is that of the same sweep in Python."""
+    """The result is that of the same sweep in Python."""
     resize(shared_page, 1280, 720)
     choices = {"interventions-section": "Many texts", "if-baseline": "uniform"}
     go(
@@ -163,12 +163,12 @@ def test_a_sweep_runs_in_the_page_is_stopped_and_goes_on(shared_page: Page) -> N
     sweep.run(lambda done, of: None)
     effect = float(head.get_attribute("data-effect"))
     assert effect == pytest.approx(sweep.results()[0].effect.mean, rel=1e-3)
-    head.click()  # the head is off in the reader's own text
+    head.click()  # the head is off for the typed text
     in_url(shared_page, "interventions-section", "Heads")
     expect(shared_page.locator(READY)).to_be_visible()
 
 
-def test_the_score_over_held_out_texts_is_stopped_goes_on_and_is_that_of_the_models(
+def test_the_score_over_held_out_texts_is_stopped_continued_and_that_of_models(
     shared_page: Page,
 ) -> None:
     resize(shared_page, 1280, 720)

@@ -1,4 +1,4 @@
-"""Sub-words merged into words in a real browser: the switch, what it says, the address, and the browser's Back."""
+"""Sub-words merged into words in a real browser: the switch, its text, the address, and the browser's Back."""
 
 from playwright.sync_api import Page, expect
 from served_app import go, in_url
@@ -14,12 +14,12 @@ def keys(page: Page) -> list[str]:
 
 
 def open_head(page: Page, **choices: str) -> None:
-    """A head of gpt over a text with a word of several tokens."""
+    """Open a head of gpt on a text with a word of several tokens."""
     text = "The unbelievably hungry doggy"
     go(page, "", ".head[data-painted]", checkpoint="gpt", text=text, site=SITE, head="2", **choices)
 
 
-def test_the_switch_joins_and_one_press_of_back_parts(shared_page: Page) -> None:
+def test_the_switch_merges_and_one_press_of_back_splits(shared_page: Page) -> None:
     open_head(shared_page)
     tokens = len(keys(shared_page))
     assert tokens == 12
@@ -45,7 +45,7 @@ def test_the_switch_joins_and_one_press_of_back_parts(shared_page: Page) -> None
     expect(shared_page.locator(".overview .joins")).to_have_text("")
 
 
-def test_a_held_word_stays_held_on_the_other_pages(shared_page: Page) -> None:
+def test_a_pinned_word_stays_pinned_on_the_other_pages(shared_page: Page) -> None:
     open_head(shared_page, words="true")
     shared_page.locator('.head svg rect[data-side="query"][data-index="3"]').click()
     in_url(shared_page, "lock", "q3")
@@ -60,7 +60,7 @@ def test_a_held_word_stays_held_on_the_other_pages(shared_page: Page) -> None:
     expect(shared_page.locator(".head")).to_have_attribute("data-lock", "q3")
 
 
-def test_where_nothing_says_what_a_word_is_the_switch_is_off_and_says_why(
+def test_if_words_are_unknown_the_switch_is_off_and_says_why(
     shared_page: Page,
 ) -> None:
     go(shared_page, "", ".head[data-painted]", checkpoint="gpt-char", words="true")

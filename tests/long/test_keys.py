@@ -1,4 +1,4 @@
-"""The keyboard: a component uses the keys that it says it uses, and every other one stays the browser's."""
+"""The keyboard: a component uses the keys that it declares, and every other key is left to the browser."""
 
 import re
 from pathlib import Path
@@ -9,7 +9,7 @@ from served_app import go, visit, wait_until_idle
 import viz_app
 
 COMPONENTS = Path(viz_app.__file__).parent / "components"
-# page, what stands on it when it is drawn, and what is chosen there: together they have every component to be seen
+# page, an element that shows it is drawn, and the choices there: together they show every component
 PAGES = [
     ("attention", ".head", {"growth": "true"}), ("task", ".answers", {}), ("masks", ".masks", {}), ("decoding", ".stepper", {}),
     ("decoding", ".beam", {"decoding-how": "beam"}), ("inside", ".walk", {}), ("inside", ".matrices", {"inside-view": "matrices"}),
@@ -25,7 +25,7 @@ PAGES = [
     ("task", ".span", {"checkpoint": "bert-where"}), ("task", ".classes", {"checkpoint": "gpt-sentiment"}),
     ("task", ".order", {"checkpoint": "xlnet"}),
 ]  # fmt: skip
-# Each element of a component that may have the keyboard is sent each key, which a listener of the window then tells of.
+# Each focusable element of a component is sent each key, which a listener of the window then reports.
 SWALLOWED = """async ([strange, used]) => {
   const found = [], held = [{}, { ctrlKey: true }, { altKey: true }, { metaKey: true }, { shiftKey: true }];
   let names = [];
@@ -67,16 +67,16 @@ def test_no_component_keeps_a_key_from_the_browser_that_it_has_no_use_for(page: 
     )
     assert seen == {
         root[1] for root in roots if root
-    }  # those without such a root have nothing that takes the keyboard
+    }  # those without such a root have no focusable element
 
 
-def test_tab_leaves_what_a_click_has_given_the_keyboard_to(page: Page) -> None:
+def test_tab_leaves_an_element_focused_by_a_click(page: Page) -> None:
     visit(page, checkpoint="dates", source="24/07/69")
     wait_until_idle(page)
     held = "document.activeElement?.shadowRoot?.activeElement?.className ?? ''"
     page.locator(".head canvas.cells").click(position={"x": 200, "y": 100})
     assert page.evaluate(held) == "cells"
-    for _ in range(6):  # its four buttons lie on the way
+    for _ in range(6):  # its four buttons are on the way
         page.keyboard.press("Tab")
     assert not page.evaluate("!!document.activeElement.shadowRoot?.querySelector('.head')")
     page.locator(".overview button").nth(5).click()
@@ -86,7 +86,7 @@ def test_tab_leaves_what_a_click_has_given_the_keyboard_to(page: Page) -> None:
 
 
 def test_keys_are_listened_to_in_one_place() -> None:
-    """So that what holds for one component holds for all."""
+    """This way, what holds for one component holds for all."""
     listens = re.compile(r"""onkey|Listener\("key""")
     listening = {
         path.name for path in COMPONENTS.rglob("*.js") if listens.search(path.read_text("utf-8"))
@@ -95,4 +95,4 @@ def test_keys_are_listened_to_in_one_place() -> None:
         "keys.js",
         "boxes.js",
         "tools.js",
-    }  # and the page has Enter in its text boxes, and P
+    }  # the page itself uses Enter in its text boxes, and P

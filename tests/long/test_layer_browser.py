@@ -1,5 +1,5 @@
-"""The page "A layer, step by step" in a real browser: a layer and a token are chosen, nothing moves while one types, and all of it
-is on one screen."""
+"""The page "A layer, step by step" in a real browser: a layer and a token are chosen, nothing moves while typing, and all of it
+fits one screen."""
 
 import numpy as np
 from playwright.sync_api import Page, expect
@@ -11,14 +11,14 @@ SOURCE, TARGET = "3 May 1999", "1999-12-03"
 
 
 def places(page: Page) -> list[str]:
-    """Where the parts of the picture stand."""
+    """Return the positions of the parts of the picture."""
     parts = page.locator(".layer .tokens, .layer svg, .layer .firing, .layer .note")
     return parts.evaluate_all(
         "(all) => all.map((part) => JSON.stringify(part.getBoundingClientRect()))"
     )
 
 
-def test_a_layer_and_a_token_are_chosen_and_come_back(shared_page: Page) -> None:
+def test_a_layer_and_a_token_are_chosen_and_restored(shared_page: Page) -> None:
     go(
         shared_page,
         "layer",
@@ -49,12 +49,12 @@ def test_a_layer_and_a_token_are_chosen_and_come_back(shared_page: Page) -> None
     expect(shared_page.locator(".layer .without")).to_contain_text(
         "No prediction is read from the encoder."
     )
-    wait_until_idle(shared_page)  # painted before the address has it
+    wait_until_idle(shared_page)  # painted before it is in the address
     shared_page.go_back()
     shared_page.wait_for_selector('.layer[data-layer="Decoder layer 1, in full"]')
 
 
-def test_it_is_on_one_screen_and_nothing_moves_while_one_types(shared_page: Page) -> None:
+def test_it_fits_one_screen_and_nothing_moves_while_typing(shared_page: Page) -> None:
     go(shared_page, "layer", ".layer[data-painted]", checkpoint="eng-fra", source="She is")
     wait_for_layout(shared_page)
     (box,) = boxes(shared_page, ".layer")

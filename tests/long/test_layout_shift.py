@@ -1,4 +1,4 @@
-"""Nothing on a page moves while someone types 24 words, nor from its first paint until it stands, page by page."""
+"""Nothing on a page moves while 24 words are typed, nor from its first paint until it is complete, page by page."""
 
 import pytest
 from playwright.sync_api import Page
@@ -6,8 +6,8 @@ from served_app import app_address, in_url, resize, visit, wait_for_layout, wait
 
 WORDS = "I think that my old friend is reading a very good book about the little dog which he saw in a garden yesterday evening."
 
-KEYED = 6  # words that are typed key by key; of the others each is there at once
-# page → where it is, what is ready on it, and what else is in its URL; another page needs but a line here
+KEYED = 6  # words that are typed key by key; the others are inserted one at a time
+# page → its path, the element to wait for, and the other parameters of its URL; a new page needs only one line here
 PAGES = {
     "states of an RNN": ("", ".states[data-painted]", {"checkpoint": "eng-fra-rnn"}),
     "decoding": ("decoding", ".stepper[data-painted]", {}),
@@ -56,8 +56,8 @@ WATCH = """(tokensMove) => {
   }))).observe({ type: "layout-shift" });
 }"""
 
-# What stands still whatever is typed: all of Streamlit's elements, and in each component its parts; not the tokens in a row of
-# them, which stand where the text has them, nor what ends the page: sentences about it, and checks
+# The elements that must not move whatever is typed: all of Streamlit's elements, and the parts of each component; not the tokens
+# in a row, which follow the text, nor the end of the page: sentences about it, and checks
 BOXES = """() => {
   const found = {}, look = (root) => root.querySelectorAll("*").forEach((e, i) => {
     if (e.shadowRoot) look(e.shadowRoot);
@@ -108,7 +108,7 @@ def test_nothing_moves_while_24_words_are_typed(page: Page, name: str) -> None:
             box.press_sequentially(f" {word}")
         else:
             page.keyboard.insert_text(f" {word}")
-    in_url(page, field, WORDS)  # by the rerun that follows when typing rests
+    in_url(page, field, WORDS)  # by the rerun that follows when typing pauses
     wait_until_idle(page)
     after = page.evaluate(BOXES)
     moved = {part: (box, after.get(part)) for part, box in before.items() if after.get(part) != box}
@@ -143,14 +143,14 @@ def test_nothing_moves_from_the_first_paint_on(
     page.wait_for_selector("html[data-shown]", state="attached")
     early = page.evaluate("performance.now()")
     wait_for_layout(page)
-    assert early < 20_000  # it was not the end of its patience
+    assert early < 20_000  # the outline was not removed by its timeout
     assert page.evaluate("window.moved") < LEAST_SEEN, page.evaluate("window.movers")
     assert page.evaluate("performance.getEntriesByName('first-paint').length") == 1
 
 
-def test_until_then_an_outline_is_seen_and_nothing_of_the_app(page: Page) -> None:
+def test_until_then_an_outline_is_visible_and_nothing_of_the_app(page: Page) -> None:
     resize(page, 1280, 720)
-    page.route_web_socket("**/_stcore/stream*", lambda socket: None)  # the server says nothing
+    page.route_web_socket("**/_stcore/stream*", lambda socket: None)  # the server does not answer
     page.goto(app_address())
     page.wait_for_selector("[data-testid=stApp]", state="attached")
     assert not page.locator("[data-testid=stApp]").is_visible()

@@ -11,13 +11,13 @@ from viz_app.controls.lesson_panel import offered_lessons
 LESSONS = {lesson.name: lesson for lesson in offered_lessons().lessons}
 NAMES = list(LESSONS)
 AXE = Axe()
-# one picture has the line round it
+# the outline around one picture
 MARKED = """() => [...document.querySelectorAll('[class*="st-key-"]')]
     .filter((e) => getComputedStyle(e).outlineOffset === "6px").length === 1"""
 
 
 def predict(page: Page, last: bool = False) -> None:
-    """Predict something with the keyboard alone: the first option, or the `last` one."""
+    """Make a prediction with the keyboard alone: the first option, or the `last` one."""
     form = page.locator(".lesson form")
     if form.locator("input[type=number]").count():
         form.locator("input").focus()
@@ -26,7 +26,7 @@ def predict(page: Page, last: bool = False) -> None:
         form.locator("input").first.focus()
         page.keyboard.press("Space")
         if last:
-            page.keyboard.press("ArrowUp")  # from the first round to the last
+            page.keyboard.press("ArrowUp")  # around from the first to the last
     elif form.locator(".order").count():
         form.locator(".order button:enabled").first.focus()
         page.keyboard.press("Enter")
@@ -49,7 +49,7 @@ def begin(page: Page, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_lesson_is_walked_to_its_end_by_keyboard(shared_page: Page, name: str) -> None:
+def test_a_lesson_is_completed_with_the_keyboard(shared_page: Page, name: str) -> None:
     page = shared_page
     resize(page, 1280, 720)
     begin(page, name)
@@ -88,7 +88,7 @@ def test_a_lesson_is_walked_to_its_end_by_keyboard(shared_page: Page, name: str)
         expect(page.locator(".lesson")).to_have_count(0)
 
 
-def test_a_text_of_ones_own_is_told_of_at_every_key(shared_page: Page) -> None:
+def test_a_typed_text_is_described_at_every_key(shared_page: Page) -> None:
     begin(shared_page, "6-positions")
     predict(shared_page)
     expect(shared_page.locator(".lesson .told p").first).to_contain_text("“Mary hit Tom.”")
@@ -135,7 +135,7 @@ def test_a_newcomer_finds_the_first_lesson(shared_page: Page) -> None:
 
 
 @pytest.mark.parametrize(("size", "least"), [((420, 900), 14), ((1280, 720), 18)])
-def test_its_letters_are_legible_on_a_phone_and_in_a_hall(
+def test_its_letters_are_legible_on_a_phone_and_in_a_lecture_hall(
     shared_page: Page, size: tuple[int, int], least: int
 ) -> None:
     resize(shared_page, *size)

@@ -1,5 +1,4 @@
-"""The page Attention with a text of 4,096 tokens, as a browser sees it: what is sent stays small, and exact weights are one
-click away."""
+"""The page Attention with a text of 4,096 tokens, in a browser: little data is sent, and exact weights are one click away."""
 
 from pathlib import Path
 from random import Random
@@ -17,12 +16,12 @@ from models.trace import AttentionSite
 
 N, BLOCK, TILE = 4096, 16, 64
 NAME, HEAD = "decoder.layers.1.self_attn", 1
-TEXT = "".join(Random(5).choices("abcde", k=N - 1))  # <s> stands before it
+TEXT = "".join(Random(5).choices("abcde", k=N - 1))  # <s> comes before it
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A checkpoint that reads so long a text, and has learned nothing."""
+    """An untrained checkpoint that reads such a long text."""
     folder, tokenizer = tmp_path_factory.mktemp("models") / "long", Tokenizer.characters("abcde")
     model = random_gpt(vocab_size=tokenizer.vocab_size, n_ctx=N, n_heads=2, d_model=10)
     save_checkpoint(folder, model, tokenizer, {"step": 0, "task": "language", "examples": ["abc"]})
@@ -95,7 +94,7 @@ def test_a_long_text_is_sent_in_blocks_and_a_click_shows_exact_weights(
     in_url(page, "tile", "")
 
 
-def test_the_files_of_a_long_text_come_while_they_are_made(
+def test_the_files_of_a_long_text_arrive_while_they_are_made(
     page: Page, folder: Path, site: AttentionSite
 ) -> None:
     visit(page, "attention", checkpoint=str(folder), text=TEXT, site=NAME, head=str(HEAD))

@@ -1,4 +1,4 @@
-"""The Masks page in a real browser: cells are painted, and every number on the page is what `models` computes."""
+"""The page Masks in a real browser: cells are painted, and every number on the page is what `models` computes."""
 
 import pytest
 import torch
@@ -30,7 +30,7 @@ def dates() -> Scope:
 
 @pytest.fixture
 def opened(shared_page: Page) -> Page:
-    """The page with both texts."""
+    """Open the page with both texts."""
     resize(shared_page, 1280, 1300)  # all of it, so that the pointer reaches it
     go(
         shared_page,
@@ -52,7 +52,7 @@ def point(page: Page, query: int, key: int) -> None:
 
 
 def settled(page: Page, story: str) -> None:
-    """Python has answered with this in its account of what was done."""
+    """Wait until Python has answered with this in its account of the change."""
     expect(page.locator(".masks .story")).to_contain_text(story)
 
 
@@ -64,7 +64,7 @@ def computed(scope: Scope, changes: Edits, row: int = 0) -> tuple[MaskedRun, Mas
 
 
 def compare(page: Page, before: MaskedRun, after: MaskedRun) -> None:
-    """Every number the page has against the runs computed here."""
+    """Compare every number on the page with the runs computed here."""
     root = page.locator(".masks")
     site, head = root.get_attribute("data-site"), int(root.get_attribute("data-head"))
     values = root.evaluate(
@@ -106,11 +106,11 @@ def test_painting_cells_runs_the_model_with_that_mask(opened: Page, dates: Scope
     in_url(opened, "decoder-mask", "f3.3_f5.0-4_a0.2")
     wait_until_idle(opened)
     assert opened.evaluate("places.size") == 1
-    click(opened, 3, 3)  # again: as it was
+    click(opened, 3, 3)  # again: back to before
     settled(opened, "5 cells forbidden, 1 cell allowed")
     in_url(
         opened, "decoder-mask", "f5.0-4_a0.2"
-    )  # the account is painted before the address has it
+    )  # the account is painted before the change is in the address
     opened.reload()
     opened.wait_for_selector(".masks[data-painted]")
     settled(opened, "5 cells forbidden, 1 cell allowed")
@@ -118,7 +118,7 @@ def test_painting_cells_runs_the_model_with_that_mask(opened: Page, dates: Scope
     settled(opened, "Nothing is changed yet")
 
 
-def test_a_cell_says_who_blocks_it(opened: Page) -> None:
+def test_a_cell_names_the_layers_that_block_it(opened: Page) -> None:
     point(opened, 3, 6)
     tip = opened.locator(".masks .tip")
     expect(tip).to_contain_text("2 → 1 may not attend to 0")
@@ -131,7 +131,7 @@ def test_a_cell_says_who_blocks_it(opened: Page) -> None:
     expect(tip).to_contain_text("no layer blocks it")
 
 
-def test_lifting_look_ahead_tells_what_was_measured(opened: Page, dates: Scope) -> None:
+def test_removing_look_ahead_reports_the_measured_effect(opened: Page, dates: Scope) -> None:
     opened.get_by_role("combobox", name="Preset mask, decoder self").click()
     opened.get_by_role("option", name="none: attends to everything").click()
     settled(opened, "The decoder may look ahead.")
@@ -142,7 +142,7 @@ def test_lifting_look_ahead_tells_what_was_measured(opened: Page, dates: Scope) 
     settled(opened, f"{-before.log_prob / 11:.3f} → {-after.log_prob / 11:.3f} nats per token")
 
 
-def test_another_mask_is_chosen_and_a_word_forbidden_by_its_column(
+def test_another_mask_is_chosen_and_a_word_blocked_by_its_column(
     opened: Page, dates: Scope
 ) -> None:
     opened.locator(".masks .group[data-kind=cross]").click()
@@ -161,7 +161,7 @@ def test_cells_are_painted_by_keyboard(opened: Page, dates: Scope) -> None:
         "ArrowDown",
         "ArrowRight",
         " ",
-    ):  # the first one only shows where one is
+    ):  # the first one only shows the current cell
         opened.keyboard.press(key)
     settled(opened, "1 cell forbidden")
     compare(opened, *computed(dates, for_kinds(decoder_self=MaskChange(block=((2, 1),)))))

@@ -1,11 +1,11 @@
-"""Cause and effect on one screen of a small projector: what is changed and what comes of it are in sight together, 1280×720."""
+"""Cause and effect on one screen of a small projector, 1280×720: a control and its effect are in sight together."""
 
 import pytest
 from playwright.sync_api import Page
 from served_app import boxes, go, wait_until_idle
 
 TALL = 720  # px
-# page → what else stands in its URL, and what is in sight, the control and what it changes
+# page → the other parameters of its URL, and the elements in sight: the control and what it changes
 SCREENS = {
     "masks": (
         "masks",
@@ -54,7 +54,7 @@ SCREENS = {
 
 
 @pytest.mark.parametrize("name", SCREENS)
-def test_cause_and_effect_stand_on_one_screen(shared_page: Page, name: str) -> None:
+def test_cause_and_effect_are_on_one_screen(shared_page: Page, name: str) -> None:
     path, params, parts = SCREENS[name]
     go(shared_page, path, parts[-1], source="She is reading a book.", **params)
     wait_until_idle(shared_page)
@@ -64,7 +64,7 @@ def test_cause_and_effect_stand_on_one_screen(shared_page: Page, name: str) -> N
     assert all(box["y"] >= 0 for box in found.values()), found
 
 
-def test_the_headline_stands_in_one_place_on_every_page(shared_page: Page) -> None:
+def test_the_headline_is_in_the_same_place_on_every_page(shared_page: Page) -> None:
     places = set()
     for path in (
         "",

@@ -1,4 +1,4 @@
-"""Masks and Decoding: the controls and all of the picture are in one viewport, of a small projector, a large one, and presented."""
+"""Masks and Decoding: the controls and the whole picture fit one viewport, on a small projector, a large one, and presented."""
 
 import image_models
 import pytest
@@ -14,7 +14,7 @@ DECODING = [
     ".st-key-input-bar", ".st-key-which", ".stepper .controls", ".stepper .lanes", ".stepper .notes", ".stepper .panel.parallel",
     ".stepper .panel.serial",
 ]  # fmt: skip
-# what is cut off: text that is longer than its place and does not scroll
+# cut text: longer than its element, which does not scroll
 CUT = """(names) => names.filter((name) => {
   const e = [document, ...[...document.querySelectorAll("*")].map((one) => one.shadowRoot).filter(Boolean)]
     .map((root) => root.querySelector(name)).find(Boolean);
@@ -54,11 +54,11 @@ def test_the_picture_and_its_controls_end_within_the_viewport(
     assert shared_page.evaluate("document.documentElement.scrollWidth") <= width
 
 
-# what scrolls within itself
+# elements that scroll within themselves
 SCROLLS = CUT.replace("Width", "Height")
 
 
-def test_all_that_a_mask_does_is_read_without_scrolling(shared_page: Page) -> None:
+def test_the_whole_effect_of_a_mask_is_read_without_scrolling(shared_page: Page) -> None:
     resize(shared_page, 1280, 720)
     go(shared_page, "masks", ".masks .story", checkpoint="eng-fra", **{"decoder-mask": "a0.3"})
     texts = [".masks .story", ".masks .painting .legend", ".masks .effect .legend"]
@@ -67,7 +67,7 @@ def test_all_that_a_mask_does_is_read_without_scrolling(shared_page: Page) -> No
     assert all(box["bottom"] <= 720 for box in parts)
 
 
-def test_the_explanation_of_a_measure_is_whole_where_it_is_presented(shared_page: Page) -> None:
+def test_the_explanation_of_a_measure_is_complete_when_presented(shared_page: Page) -> None:
     resize(shared_page, 1280, 720)
     go(shared_page, "inside", ".several .measure", **{"inside-view": "several", "present": "1"})
     assert shared_page.evaluate(SCROLLS, [".several .measure"]) == []
@@ -102,7 +102,7 @@ def test_other_ways_of_decoding_have_room_on_a_small_projector(
 RUN_SECTION = "interventions-section"
 BESIDE = {"pin.checkpoint": "eng-fra", "pin.source": "I like dogs.", "source": "I like cats."}
 SUBTRACTED = BESIDE | {"difference": "true"}
-# pages that change and compare runs → page, what else its address says, and the picture
+# pages that change and compare runs → page, the other parameters of its address, and the picture
 WHOLE_PAGES = {
     "heads": ("interventions", {}, ".board"),
     "patch": ("interventions", {RUN_SECTION: "Patch"}, ".patch"),
@@ -156,7 +156,7 @@ def test_pages_that_change_and_compare_runs_do_not_scroll(
 
 
 BOTH_HEADS = {"pin.checkpoint": "eng-fra", "pin.source": "I like dogs.", "source": "I like cats."}
-WITH_CONTROLS = {  # the page Attention where it holds more than one head: what its address says, and what must be in sight
+WITH_CONTROLS = {  # the page Attention with more than one head: the parameters of its address, and the elements that must be in sight
     "pinned": (BOTH_HEADS, [".overview", ".head .map .stage", ".st-key-pin-head .map .stage", ".st-key-details"]),
     "training steps": (
         {"checkpoint": "dates", "growth": "true"},
@@ -177,7 +177,7 @@ def test_two_heads_and_the_training_steps_have_room_beside_the_head(
     found = dict(zip(parts, boxes(shared_page, *parts), strict=True))
     ends = {part: (round(box["top"]), round(box["bottom"])) for part, box in found.items()}
     assert {part: at for part, at in ends.items() if at[0] < 0 or at[1] > height} == {}
-    # no block of heads lies over the chosen head, as a canvas that is too wide would
+    # no block of heads covers the chosen head, as a canvas that is too wide would
     canvases = boxes(shared_page, *shared_page.locator(".st-key-overview canvas").all())
     (head,) = boxes(shared_page, ".st-key-head")
     assert max(canvas["right"] for canvas in canvases if canvas["width"]) <= head["left"]
@@ -201,7 +201,7 @@ def test_each_page_ends_within_the_viewport(
         link = {"checkpoint": checkpoint} | ({"present": present} if present else {})
         go(shared_page, path, ".headline", **link)
         drawer = shared_page.locator(".st-key-details")
-        if drawer.count():  # a model that generates nothing has no pictures on Decoding
+        if drawer.count():  # a model that does not generate has no pictures on Decoding
             ends[path] = boxes(shared_page, drawer)[0]["bottom"]
     assert len(ends) >= len(PAGES) - 1
     assert {path: end for path, end in ends.items() if end > height} == {}
@@ -259,7 +259,7 @@ DEPARTED = [
 
 
 @pytest.mark.parametrize(("lesson", "step", "path", "more"), DEPARTED)
-def test_a_presented_page_beside_a_lesson_that_was_left_ends_within_the_viewport(
+def test_a_presented_page_beside_a_lesson_on_another_text_ends_within_the_viewport(
     shared_page: Page, lesson: str, step: str, path: str, more: dict[str, str]
 ) -> None:
     resize(shared_page, 1280, 720)
@@ -269,7 +269,7 @@ def test_a_presented_page_beside_a_lesson_that_was_left_ends_within_the_viewport
     assert shared_page.evaluate(HIDDEN) <= 0
 
 
-# a step of a lesson, its page, and parts of the picture, the last of which is waited for
+# a step of a lesson, its page, and parts of the picture; the last one is waited for
 BESIDE_A_LESSON = [
     ("3-heads", "1", "interventions", [".board td button", ".outcome"]),
     (
@@ -313,7 +313,7 @@ WITH_DETAILS = [
 
 
 @pytest.mark.parametrize(("path", "model", "present", "picture"), WITH_DETAILS)
-def test_the_drawer_of_details_is_in_sight_on_a_small_projector(
+def test_the_details_drawer_is_in_sight_on_a_small_projector(
     shared_page: Page, path: str, model: str, present: str, picture: str
 ) -> None:
     resize(shared_page, 1280, 720)
@@ -323,7 +323,7 @@ def test_the_drawer_of_details_is_in_sight_on_a_small_projector(
     assert drawer["bottom"] <= 720
 
 
-def test_no_setting_of_a_run_is_alone_on_its_line(shared_page: Page) -> None:
+def test_no_setting_of_a_run_is_alone_on_a_line(shared_page: Page) -> None:
     resize(shared_page, 1280, 720)
     go(shared_page, "train", ".st-key-train-settings", present="1")
     cells = shared_page.locator(".st-key-train-settings > *")
@@ -348,7 +348,7 @@ def test_the_curves_of_positions_use_the_height_of_a_presentation(
     assert drawer["bottom"] <= height
 
 
-# the least size of a letter on the page, in canvases too; powers and indices are smaller
+# the smallest font size on the page, in canvases, too; powers and indices are smaller
 LEAST_LETTERS = """() => {
   const all = (root) => [...root.querySelectorAll("*")].flatMap((e) => [e, ...(e.shadowRoot ? all(e.shadowRoot) : [])]);
   const sizes = all(document.querySelector("[data-testid=stMain]")).map((e) => {
@@ -362,7 +362,7 @@ LEAST_LETTERS = """() => {
 }"""
 
 
-# what is lower than its letters and hides the rest
+# elements lower than their letters that hide the rest
 CUT_DOWN = """() => {
   const all = (root) => [...root.querySelectorAll("*")].flatMap((e) => [e, ...(e.shadowRoot ? all(e.shadowRoot) : [])]);
   return all(document.querySelector("[data-testid=stMain]")).filter((e) => {
@@ -375,7 +375,7 @@ CUT_DOWN = """() => {
 
 @pytest.mark.parametrize(("size", "least"), [((1280, 720), 16), ((1920, 1080), 20)])
 @pytest.mark.parametrize("path", ["", "task", "inside", "layer", "positions", "masks", "decoding"])
-def test_letters_grow_with_the_wall(
+def test_letters_grow_with_the_screen(
     shared_page: Page, path: str, size: tuple[int, int], least: int
 ) -> None:
     resize(shared_page, *size)
@@ -386,7 +386,7 @@ def test_letters_grow_with_the_wall(
 
 
 @pytest.mark.parametrize("model", ["eng-fra", "gpt"])
-def test_a_walk_over_many_tokens_ends_within_the_viewport_with_its_key_in_sight(
+def test_the_walk_of_many_tokens_ends_within_the_viewport_with_its_key_in_sight(
     shared_page: Page, model: str
 ) -> None:
     text = "The little dog that I saw was hungry and the man who lives in the house gave it some milk because it was cold"
@@ -397,7 +397,7 @@ def test_a_walk_over_many_tokens_ends_within_the_viewport_with_its_key_in_sight(
     assert stage["bottom"] <= drawer["top"]
     assert drawer["bottom"] <= 720
     hidden = shared_page.locator(".walk .stage").evaluate("(e) => e.scrollHeight - e.clientHeight")
-    assert hidden > 20  # the keys that are below
+    assert hidden > 20  # the keys further down
 
 
 @pytest.mark.parametrize(
@@ -428,7 +428,7 @@ def test_a_picture_over_a_file_leaves_the_drawer_in_sight(
 
 
 @pytest.mark.parametrize("screen", [SMALL, PRESENTED, ON_A_WALL])
-def test_what_a_speech_model_writes_and_attends_to_are_in_one_viewport(
+def test_the_transcript_and_the_attention_of_a_speech_model_are_in_one_viewport(
     page: Page, tmp_path_factory: pytest.TempPathFactory, screen: tuple[int, int, str]
 ) -> None:
     width, height, present = screen

@@ -16,7 +16,7 @@ def xlnet() -> Scope:
 
 
 def compare(page: Page, scope: Scope, order: list[int]) -> None:
-    """The bits under every token, the listed probabilities and the row that was read, against a run made here."""
+    """Compare the bits under every token, the listed probabilities and the row of attention with a run made here."""
     trace = scope.run(TEXT, order=order)
     output, position = (
         trace.outputs["token in order"],
@@ -53,7 +53,7 @@ def compare(page: Page, scope: Scope, order: list[int]) -> None:
 @pytest.mark.parametrize(
     "text", [TEXT, "I am eighteen years old.", "She is reading a book about the sea by the sea."]
 )
-def test_the_tokens_in_their_order_and_both_masks_stand_on_one_screen(page, text):
+def test_the_tokens_in_order_and_both_masks_are_on_one_screen(page, text):
     resize(page, 1280)
     visit(page, "task", ".order[data-painted]", checkpoint="xlnet", text=text)
     wait_until_idle(page)
@@ -70,7 +70,7 @@ def test_the_tokens_in_their_order_and_both_masks_stand_on_one_screen(page, text
     assert cut == []
 
 
-def test_a_token_is_dragged_and_all_follows(page, xlnet):
+def test_a_token_is_dragged_and_all_pictures_follow(page, xlnet):
     n = len(xlnet.encode(TEXT)["text"].ids)
     visit(
         page,

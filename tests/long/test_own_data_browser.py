@@ -1,4 +1,4 @@
-"""Data of one's own in a browser: pasted with a bad line, put right, trained; and a file that is no text."""
+"""A user's data in a browser: pasted with a bad line, corrected, trained; and a file that is no text."""
 
 from playwright.sync_api import Page, expect
 from served_app import visit
@@ -8,7 +8,7 @@ START = ".st-key-train-start button:enabled"
 PAIRS = [f"the cat sees dog {i}\tle chat voit {i}" for i in range(300)]
 
 
-def test_pasted_pairs_are_put_right_and_trained(page: Page) -> None:
+def test_pasted_pairs_are_corrected_and_trained(page: Page) -> None:
     sizes = {"train-d-model": "16", "train-n-heads": "2"}
     visit(page, "train", BOX, **{"train-task": "own pairs"} | sizes)
     expect(page.locator(".own-data .use")).to_be_disabled()

@@ -1,4 +1,4 @@
-"""The section Patch in a real browser: a click, a key and a drag take a part, and what stands beside is the run of `models`."""
+"""The section Patch in a real browser: a click, a key and a drag patch a part, and the numbers are those of `models`."""
 
 import re
 
@@ -39,7 +39,7 @@ def patch(fields: str, number: int = 1) -> Patch:
     return Patch(Where(activation=NAME, queries=(number,)), fields=(fields, None))
 
 
-def test_a_click_takes_a_cell_and_another_lets_it_be(opened: Page, scope: Scope) -> None:
+def test_a_click_patches_a_cell_and_another_restores_it(opened: Page, scope: Scope) -> None:
     edit = patch(SECOND)
     cell(opened, "needed").click()
     in_url(opened, "edits", to_text([edit]))
@@ -58,7 +58,7 @@ def test_a_click_takes_a_cell_and_another_lets_it_be(opened: Page, scope: Scope)
     expect(cell(opened, "needed")).to_have_attribute("aria-pressed", "false")
 
 
-def test_keys_walk_the_grid_and_take_a_cell(opened: Page) -> None:
+def test_keys_move_over_the_grid_and_patch_a_cell(opened: Page) -> None:
     cell(opened, "needed", 0, "encoder.layers.0.resid_pre").focus()
     opened.keyboard.press("ArrowRight")
     opened.keyboard.press("ArrowDown")
@@ -68,7 +68,7 @@ def test_keys_walk_the_grid_and_take_a_cell(opened: Page) -> None:
     expect(cell(opened, "needed")).to_be_focused()
 
 
-def test_a_drag_onto_the_other_run_takes_the_cell_there(opened: Page, scope: Scope) -> None:
+def test_a_drag_onto_the_other_run_patches_the_cell_there(opened: Page, scope: Scope) -> None:
     start, end = (cell(opened, side).bounding_box() for side in ("needed", "enough"))
     opened.mouse.move(start["x"] + 5, start["y"] + 5)
     opened.mouse.down()
@@ -82,7 +82,7 @@ def test_a_drag_onto_the_other_run_takes_the_cell_there(opened: Page, scope: Sco
     expect(opened.locator(".outcome .answers .text").last).to_have_text(written)
 
 
-def test_a_head_is_taken_and_a_button_undoes_it(opened: Page) -> None:
+def test_a_head_is_patched_and_a_button_undoes_it(opened: Page) -> None:
     site = "decoder.layers.2.cross_attn"
     cell(opened, "needed", 5, site).click()
     in_url(opened, "edits", to_text([Patch(Where(site=site, heads=(5,)), fields=(SECOND, None))]))
@@ -91,7 +91,7 @@ def test_a_head_is_taken_and_a_button_undoes_it(opened: Page) -> None:
     expect(cell(opened, "needed", 5, site)).to_have_attribute("aria-pressed", "false")
 
 
-def test_a_head_of_the_scatter_is_taken_by_a_click_and_by_keys(shared_page: Page) -> None:
+def test_a_head_of_the_scatter_plot_is_patched_by_a_click_and_by_keys(shared_page: Page) -> None:
     resize(shared_page, 1280, 720)
     texts = {"source": SOURCE, "patch-text": SECOND, "patch-part": "gradient"}
     go(
@@ -131,7 +131,7 @@ def test_an_empty_second_text_is_named_and_the_picture_stays(opened: Page) -> No
     expect(opened.locator(".patch .measured")).to_contain_text("logit(")
 
 
-def test_the_pinned_text_is_taken(shared_page: Page) -> None:
+def test_the_pinned_text_is_used(shared_page: Page) -> None:
     pinned = {"pin.checkpoint": "eng-fra", "pin.source": "The horse is black."}
     go(
         shared_page,

@@ -9,7 +9,7 @@ from served_app import boxes, go, resize, save_picture
 
 SCREEN = 420, 900
 AXE = Axe()
-# each page with the shipped model, and the high ones with other kinds
+# each page with the shipped model, and the tall ones with other kinds
 PAGES = [
     *(
         (page, "eng-fra")
@@ -19,12 +19,12 @@ PAGES = [
     ("inside", "gpt"),
     ("", "bert"),
 ]  # fmt: skip
-# where pictures that are beside each other elsewhere are swiped: address, params, and the number of pictures
+# pages where pictures that are side by side elsewhere are swiped: address, parameters, and the number of pictures
 PINNED = {"source": "I like cats.", "pin.checkpoint": "eng-fra", "pin.source": "I like dogs."}
 
 
 def beside_itself(name: str) -> dict[str, str]:
-    """Ask for a model that reads one text, beside a run of its own on another."""
+    """Return the parameters of a model that reads one text, beside its own run on another."""
     return {"checkpoint": name, "pin.checkpoint": name, "pin.text": "The dog sat here."}
 
 
@@ -110,7 +110,9 @@ def test_the_tokens_of_masks_are_one_of_the_pictures_on_a_phone(shared_page: Pag
 
 
 @pytest.mark.parametrize("name", SWIPED)
-def test_pictures_beside_each_other_are_swiped_on_a_phone(shared_page: Page, name: str) -> None:
+def test_pictures_that_are_side_by_side_elsewhere_are_swiped_on_a_phone(
+    shared_page: Page, name: str
+) -> None:
     path, params, swiped, n = SWIPED[name]
     resize(shared_page, *SCREEN)
     go(shared_page, path, ".next button", **{"checkpoint": "eng-fra", **params})
@@ -118,7 +120,7 @@ def test_pictures_beside_each_other_are_swiped_on_a_phone(shared_page: Page, nam
     assert shared_page.evaluate(HEIGHT) <= 2 * SCREEN[1]
     assert shared_page.evaluate("document.documentElement.scrollWidth") <= SCREEN[0]
     pictures = boxes(shared_page, *(f"{swiped} > :nth-child({i + 1})" for i in range(n)))
-    assert pictures[0]["right"] < pictures[1]["x"] < SCREEN[0]  # its edge shows
+    assert pictures[0]["right"] < pictures[1]["x"] < SCREEN[0]  # its edge is visible
     last = shared_page.locator(f"{swiped} > :last-child")
     last.scroll_into_view_if_needed()
     (box,) = boxes(shared_page, last)

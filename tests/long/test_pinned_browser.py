@@ -1,4 +1,4 @@
-"""A pinned run in a browser: pinned by a key, kept while one types, in the address, on a phone."""
+"""A pinned run in a browser: pinned by a key, kept while typing, in the address, on a phone."""
 
 from playwright.sync_api import Browser, Page, expect
 from served_app import boxes, go, in_url, visit, wait_until_idle
@@ -9,7 +9,7 @@ OUTPUT = ".output"
 
 
 def outputs(page: Page) -> list[str]:
-    """What the current run writes, and what the pinned one does."""
+    """Return the texts of the current run and of the pinned one."""
     keys = (".st-key-written", ".st-key-pin-written")
     return [page.locator(f"{key} {OUTPUT}").inner_text() for key in keys]
 

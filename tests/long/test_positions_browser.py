@@ -1,4 +1,4 @@
-"""The Positions page in a real browser: a formula is picked, tokens are reordered, and the numbers are those of `models`."""
+"""The page Positions in a real browser: a formula is picked, tokens are reordered, and the numbers are those of `models`."""
 
 import time
 from pathlib import Path
@@ -48,7 +48,7 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def asked(folder: Path, **params: str) -> dict[str, str]:
-    """What stands in the URL of this page."""
+    """Return the URL parameters of this page."""
     return {
         "checkpoint": str(folder),
         "source": TEXT,
@@ -57,12 +57,12 @@ def asked(folder: Path, **params: str) -> dict[str, str]:
 
 
 def opened(page: Page, folder: Path, **params: str) -> None:
-    """The page at this link."""
+    """Open the page at this link."""
     go(page, "positions", ".st-key-checked", **asked(folder, **params))
 
 
 def cells(page: Page, key: str, wanted: np.ndarray) -> np.ndarray:
-    """The cells of the picture, as soon as it is of the wanted shape and near the wanted values."""
+    """Return the cells of the picture, once it has the wanted shape and is near the wanted values."""
     near = f"({CELLS})"
     page.wait_for_function(
         """([source, key, wanted]) => {
@@ -76,7 +76,7 @@ def cells(page: Page, key: str, wanted: np.ndarray) -> np.ndarray:
 
 
 def moved(page: Page, name: str, wanted: np.ndarray) -> np.ndarray:
-    """The cells of a map of the shuffle test, as soon as they are near the wanted ones."""
+    """Return the cells of a map of the shuffle test, once they are near the wanted ones."""
     rects = page.locator(f".shuffle rect[data-map={name}]")
     end = time.monotonic() + PATIENCE / 1000
     while True:
@@ -141,7 +141,7 @@ def test_reordering_the_tokens_is_the_shuffle_test(shared_page, checkpoint):
     )
     np.testing.assert_allclose(bars, np.stack([positioned.mean, bare.mean]).T.ravel(), atol=1e-5)
     cell = shared_page.locator(".shuffle rect[data-map=map0][data-row='2'][data-stage='1']")
-    wait_until_idle(shared_page)  # what Python sends anew is pointed at nowhere
+    wait_until_idle(shared_page)  # there is no hover on data that Python sends again
     cell.hover(force=True)
     expect(shared_page.locator(".st-key-positions-shuffle .tip")).to_contain_text(
         cell.get_attribute("data-value")
@@ -178,7 +178,7 @@ def test_a_link_shows_the_same_view(page, checkpoint):
     expect(page.locator(".st-key-explanation")).to_contain_text("Sine is printed twice")
 
 
-def test_a_picture_and_a_table_can_be_taken_away(shared_page, checkpoint):
+def test_a_picture_and_a_table_can_be_downloaded(shared_page, checkpoint):
     opened(shared_page, checkpoint, section="Map", d_model="8", length="20")
     cells(shared_page, "positions-map", formula_table("paper", 20, 8).numpy())
     open_details(shared_page)
@@ -194,10 +194,10 @@ def test_a_picture_and_a_table_can_be_taken_away(shared_page, checkpoint):
     assert picture.value.suggested_filename == "paper.20x8.positions.map.svg"
 
 
-def test_the_rotation_of_a_model_of_hugging_face_stands_on_one_screen(
+def test_the_rotation_of_a_hugging_face_model_is_on_one_screen(
     shared_page: Page, tmp_path: Path
 ) -> None:
-    """The length that is slid, the angles with whose they are, the waves, and where the words and the checks begin."""
+    """In sight are the slider of the length, the angles and their model, the waves, and the beginning of the text and the checks."""
     BY_NAME["LlamaForCausalLM"].save(tmp_path / "llama")
     resize(shared_page, 1280)
     params = {
@@ -221,7 +221,7 @@ def test_the_rotation_of_a_model_of_hugging_face_stands_on_one_screen(
     assert all(0 <= box["y"] <= 720 - 40 for box in begin), begin
 
 
-def test_the_shuffle_test_and_the_name_of_its_scale_stand_on_one_screen(shared_page: Page) -> None:
+def test_the_shuffle_test_and_the_name_of_its_scale_are_on_one_screen(shared_page: Page) -> None:
     resize(shared_page, 1280)
     visit(
         shared_page,

@@ -1,4 +1,4 @@
-"""A recurrent model in the real browser: its alignment while it writes, and its states where it has no attention."""
+"""A recurrent model in the real browser: its alignment while it decodes, and its states if it has no attention."""
 
 import pytest
 from playwright.sync_api import Page
@@ -43,23 +43,21 @@ def test_the_steps_of_a_recurrent_decoder_show_its_alignment(page: Page) -> None
 
 
 @pytest.mark.parametrize("path", ["", "inside"])
-def test_the_states_of_a_model_without_attention_stand_while_someone_types(
-    page: Page, path: str
-) -> None:
-    """In no frame of the browser the picture is gone, empty or of another height; each letter is drawn, the last one too."""
+def test_the_states_of_a_model_without_attention_stay_while_typing(page: Page, path: str) -> None:
+    """In no frame of the browser is the picture missing, empty or of another height; each letter is drawn, the last one, too."""
     visit(page, path, ready=".states[data-painted]", checkpoint="eng-fra-rnn", source="I")
     wait_until_idle(page)
     page.evaluate(WATCH)
     box = page.locator(".st-key-source :is(input, textarea)").first
     box.click()
     box.press("End")
-    for letter in " saw a cat":  # on a slow machine what is typed at once is drawn at once
+    for letter in " saw a cat":  # on a slow machine letters typed together are drawn together
         n = page.evaluate("paintings.size")
         box.press_sequentially(letter)
         if letter != " ":
             page.wait_for_function("(n) => paintings.size > n", arg=n)
     page.wait_for_selector(".states[data-rows='5']")
-    in_url(page, "source", "I saw a cat")  # by the rerun that follows when typing rests
+    in_url(page, "source", "I saw a cat")  # by the rerun that follows when typing pauses
     wait_until_idle(page)
     ((height, canvas, filled),) = page.evaluate("[...looks.values()]")
     assert (height > canvas > 400, filled) == (True, True)

@@ -23,7 +23,7 @@ def test_a_damaged_checkpoint_is_refused_or_answers_as_before(sound, checksums):
     else:
         assert (
             counts[checkpoints.DIFFERENT] > 0
-        )  # the damage is real: nothing is claimed, and other answers come
+        )  # the damage is real: nothing is claimed, and the answers differ
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="forks")
@@ -33,7 +33,7 @@ def test_a_killed_run_ends_as_one_left_alone():
     assert equal == 1
 
 
-def test_another_persons_edits_are_answered_while_damaged_folders_open():
+def test_edits_of_another_session_are_answered_while_damaged_folders_open():
     counts = hub_folders.count(n=len(hub_folders.CHANGES), seed=5)
     assert counts["lives"]
     assert counts["answers"] > counts["folders"]

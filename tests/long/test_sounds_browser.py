@@ -1,4 +1,4 @@
-"""A speech model in a browser: a frame is clicked, a token and a head, and a file of one's own is read or refused."""
+"""A speech model in a browser: a frame, a token and a head are clicked, and a user's file is read or refused."""
 
 from pathlib import Path
 
@@ -24,7 +24,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def frames_read(folder: Path, file: SoundFile) -> torch.Tensor:
-    """The library's weights of the first layer: (head, query, key)."""
+    """Return the library's weights of the first layer: (head, query, key)."""
     made = transformers.WhisperForConditionalGeneration
     module = made.from_pretrained(folder, attn_implementation="eager").eval()
     extractor = transformers.WhisperFeatureExtractor.from_pretrained(folder)
@@ -40,7 +40,7 @@ def at(page: Page, frame: int, n: int = FRAMES) -> dict[str, float]:
 
 
 def best(page: Page) -> float:
-    """The first weight in the sentence under the picture."""
+    """Return the first weight in the sentence under the picture."""
     return float(page.locator(f"{MAP} .reading span").nth(3).inner_text().strip(" ,."))
 
 
@@ -68,7 +68,7 @@ def test_a_clicked_frame_is_the_query_and_a_small_head_the_chosen_one(
     assert abs(shown - float(wanted[1, 40, 9])) < 1e-6
 
 
-def test_a_token_is_clicked_and_a_file_is_read_or_leaves_the_picture(
+def test_a_token_is_clicked_and_a_file_is_read_or_keeps_the_picture(
     page: Page, folder: Path
 ) -> None:
     where = {"checkpoint": str(folder), "site": CROSS, "head": "0", "lock": "q2"}
@@ -104,7 +104,7 @@ def test_a_token_is_clicked_and_a_file_is_read_or_leaves_the_picture(
     expect(page.locator(MAP)).to_have_attribute("data-across", "100")
 
 
-def test_on_task_a_written_token_chooses_what_is_shown_over_the_sound(
+def test_on_task_a_generated_token_chooses_what_is_shown_over_the_sound(
     page: Page, folder: Path
 ) -> None:
     where = {"checkpoint": str(folder), "site": CROSS, "head": "0", "task-position": "2"}

@@ -1,4 +1,4 @@
-"""A text that cannot be read: the last picture stays, dimmed, one line says why, and a text that is too long is cut by a button."""
+"""A text that cannot be read: the last picture stays, dimmed, one line gives the reason, and a button cuts a text that is too long."""
 
 import pytest
 from playwright.sync_api import Page, expect
@@ -8,13 +8,13 @@ SIZES = {"normal": (1280, 720), "large": (1920, 1080), "phone": (420, 900)}
 LONG = "the little dog was very hungry and " * 61  # 429 tokens of gpt
 PARTS = (".st-key-head", ".st-key-overview")
 
-# how strongly an element is painted, by all that it is in
+# the opacity of an element, with those of all its ancestors
 PAINTED = """(name) => {
   let shown = 1;
   for (let e = document.querySelector(name); e; e = e.parentElement) shown *= getComputedStyle(e).opacity;
   return shown;
 }"""
-# the words that the line covers only in part: [text, left, right] of all lines of text of which some lies under it
+# the words that the line covers only in part: [text, left, right] of all lines of text partly under it
 CLIPPED = """() => {
   const all = (root) => [...root.querySelectorAll("*")].flatMap((e) => [e, ...(e.shadowRoot ? all(e.shadowRoot) : [])]);
   const note = all(document).find((e) => e.role === "alert"), line = note.getBoundingClientRect(), found = [];
@@ -67,7 +67,7 @@ def test_an_emptied_box_dims_the_picture_and_one_line_says_why(
     stale = page.locator(".written .stale")
     if stale.is_visible():
         words, read = boxes(page, stale, page.locator(".written .source"))
-        assert max(words["height"], read["height"]) < 40  # one line each, beside each other
+        assert max(words["height"], read["height"]) < 40  # one line each, side by side
         assert words["right"] <= read["x"]
     source(page).fill("We like him.")
     expect(note).to_have_count(0)
@@ -104,7 +104,7 @@ def test_a_text_that_is_too_long_is_cut_by_a_button(
     expect(note).to_have_count(1)
 
 
-# the share of a canvas that is neither of its most frequent colour nor near it
+# the share of a canvas that is not close to its most frequent colour
 INKED = """(name) => {
   const all = (root) => [...root.querySelectorAll("*")].flatMap((e) => [e, ...(e.shadowRoot ? all(e.shadowRoot) : [])]);
   const canvas = all(document).find((e) => e.matches(name)), { width, height } = canvas;
@@ -129,7 +129,7 @@ def test_the_picture_of_hundreds_of_tokens_is_not_blank(shared_page: Page) -> No
     assert page.locator(".head select.scale").input_value() == "row"
     assert page.locator(".overview .most").text_content() == "1 weight; in a long row, its largest"
     page.locator(".head select.scale").select_option("weight")
-    assert page.evaluate(INKED, ".head canvas.cells") < by_row / 3  # the key to the colours is left
+    assert page.evaluate(INKED, ".head canvas.cells") < by_row / 3  # the colour key remains
     wait_until_idle(page)
     go(page, "", ".head[data-painted]", checkpoint="eng-fra", source="We like him.")
     assert page.locator(".head select.scale").input_value() == "weight"

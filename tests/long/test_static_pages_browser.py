@@ -1,4 +1,4 @@
-"""The static edition opened from disk without a network: pages, hover, click and lock, light and dark, and its policy."""
+"""The static edition opened from disk without a network: pages, hover, click and pin, light and dark, and its policy."""
 
 import math
 import re
@@ -36,7 +36,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(params=["light"])
 def page(browser: Browser, request: pytest.FixtureRequest) -> Iterator[Page]:
-    """A page that fails its test if it loads anything but files, or if anything is written to its console."""
+    """A page that fails its test if it loads anything but files, or if anything is logged to its console."""
     context = browser.new_context(
         offline=True, color_scheme=request.param, viewport={"width": 1280, "height": 720}
     )
@@ -59,7 +59,7 @@ def head(page: Page) -> Locator:
 
 
 def attention(page: Page, site: Path) -> None:
-    """From the index to the page Attention."""
+    """Go from the index to the page Attention."""
     page.goto((site / "index.html").as_uri())
     page.locator("table").get_by_role("link", name="Attention").click()
     expect(head(page)).to_have_attribute("data-painted", re.compile(r"\d+"))
@@ -76,7 +76,7 @@ def pick(page: Page, name: str, number: int) -> None:
 
 
 def place(page: Page, query: float, key: float) -> tuple[float, float]:
-    """Where a cell of the map is in the window; −1 is its token's name."""
+    """Return where a cell of the map is in the window; −1 is the name of its token."""
     canvas = page.locator(".st-key-head .map canvas").first
     box, data = canvas.bounding_box(), canvas.evaluate("(one) => ({ ...one.dataset })")
     assert box
@@ -98,7 +98,7 @@ def test_a_click_shows_a_head_and_a_hover_its_weight(page: Page, site: Path) -> 
     expect(head(page)).not_to_have_attribute("data-head", str(number))
 
 
-def test_a_locked_token_stays_when_another_head_is_chosen(page: Page, site: Path) -> None:
+def test_a_pinned_token_stays_when_another_head_is_chosen(page: Page, site: Path) -> None:
     attention(page, site)
     page.mouse.click(*place(page, 3, 2))
     expect(head(page)).to_have_attribute("data-lock", "q3")
@@ -108,7 +108,7 @@ def test_a_locked_token_stays_when_another_head_is_chosen(page: Page, site: Path
     expect(page.locator(".notice")).to_be_hidden()
 
 
-def test_the_question_leads_to_the_weight_that_it_names(page: Page, site: Path) -> None:
+def test_the_question_leads_to_its_weight(page: Page, site: Path) -> None:
     attention(page, site)
     pick(page, *HELD[:2])
     question = page.locator(".st-key-next button")
@@ -158,7 +158,7 @@ def test_a_plotly_map_has_the_tables_values_and_the_colours_of_the_theme(
     page.wait_for_function(f"{colour} !== {light!r}")
 
 
-def test_what_needs_the_model_says_so_and_changes_nothing(page: Page, site: Path) -> None:
+def test_controls_that_need_the_model_say_so_and_change_nothing(page: Page, site: Path) -> None:
     page.goto((site / "bert" / "task.html").as_uri())
     token = page.get_by_role("group", name="Tokens to hide").get_by_role("button").nth
     guesses = page.locator(".st-key-guesses").get_by_role("heading", name="Prediction for")
@@ -188,7 +188,7 @@ def test_a_question_that_only_the_app_answers_is_no_link(page: Page, site: Path)
     expect(question).to_be_enabled()
 
 
-def test_a_lesson_keeps_what_happened_until_it_is_asked_for(page: Page, tmp_path: Path) -> None:
+def test_a_lesson_hides_what_happened_until_it_is_requested(page: Page, tmp_path: Path) -> None:
     lesson = offered_lessons().named("2-alignment")
     assert lesson
     write_site(tmp_path, export.site_files(["eng-fra-bahdanau"], ["attention"], [lesson]))
@@ -219,7 +219,7 @@ def test_the_link_past_the_navigation_changes_nothing(page: Page, site: Path) ->
     expect(head(page)).to_have_attribute("data-site", HELD[0])
 
 
-def test_nothing_keeps_people_out(browser: Browser, site: Path, tmp_path: Path) -> None:
+def test_the_pages_are_accessible(browser: Browser, site: Path, tmp_path: Path) -> None:
     lesson = offered_lessons().named("4-masks")
     assert lesson
     write_site(tmp_path, export.site_files(["eng-fra-bahdanau"], ["attention"], [lesson]))
@@ -228,7 +228,7 @@ def test_nothing_keeps_people_out(browser: Browser, site: Path, tmp_path: Path) 
         page = context.new_page()
         for path in (*sorted(site.rglob("*.html")), tmp_path / "lessons" / "4-masks.html"):
             page.goto(path.as_uri())
-            for _ in range(9):  # what scrolls takes the keyboard once a picture is at rest
+            for _ in range(9):  # scrolling elements become focusable once a picture is at rest
                 page.wait_for_timeout(700)
                 if not (found := AXE.run(page).response["violations"]):
                     break
@@ -236,7 +236,7 @@ def test_nothing_keeps_people_out(browser: Browser, site: Path, tmp_path: Path) 
         context.close()
 
 
-def test_an_address_without_a_still_says_so(page: Page, site: Path) -> None:
+def test_an_address_without_a_page_says_so(page: Page, site: Path) -> None:
     attention(page, site)
     opened = head(page).get_attribute("data-head")
     page.goto(f"{(site / 'bert' / 'attention.html').as_uri()}#site=nowhere")

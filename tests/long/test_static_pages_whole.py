@@ -52,7 +52,7 @@ def test_every_link_leads_to_a_page_of_the_site(site: Path) -> None:
             assert target == "data:," or (path.parent / target).resolve().is_file(), target
 
 
-def test_every_page_opens_from_disk_without_a_word(browser: Browser, site: Path) -> None:
+def test_every_page_opens_from_disk_without_console_messages(browser: Browser, site: Path) -> None:
     for scheme, width in (("light", 1280), ("dark", 420)):
         context = browser.new_context(
             offline=True, color_scheme=scheme, viewport={"width": width, "height": 800}

@@ -1,7 +1,7 @@
-"""On a phone a finger hits whatever can be pressed: on every page it is at least 40 px high and wide.
+"""Touch targets on a phone: on every page, everything that can be pressed is at least 40 px high and wide.
 
-Left out: pictures that are one stop of the keyboard and are read, not pressed (a heatmap's cells, and the tokens beside
-lines, which the heatmap has too); and Streamlit's link that skips to the content, which is there for keys."""
+Exceptions are pictures that are one stop of the keyboard and are read, not pressed (a heatmap's cells, and the tokens beside
+lines, which the heatmap has, too), and Streamlit's link that skips to the content, which is for keyboards."""
 
 import re
 
@@ -16,7 +16,7 @@ INSIDE, DECODING, POSITIONS, FROM_RNN = (
     "positions-section",
     "from-rnn-section",
 )
-# page → what else stands in its URL; every section of every page, and every kind of answer
+# page → the other parameters of its URL; every section of every page, and every kind of answer
 PAGES: list[tuple[str, dict[str, str]]] = [
     ("", {}), ("", {"checkpoint": "dates", "growth": "true"}), ("", {"checkpoint": "dates-rnn"}),
     ("layer", {}), ("masks", {}), ("models", {}),
@@ -54,8 +54,8 @@ SMALL = """(least) => {
   return [...new Set(found)];
 }"""
 
-# panels that reach past the page's right edge, titles and names of rows that are not said to the end, rows of tokens cut off at
-# their foot or with others in their line, and files that lie on the picture below them
+# panels that extend past the page's right edge, titles and names of rows that are truncated, rows of tokens cut off at the bottom
+# or overlapping others, and download buttons over the picture below them
 CUT = """() => {
   const found = [], box = (e) => e.getBoundingClientRect();
   const look = (root) => root.querySelectorAll("*").forEach((e) => {
@@ -75,7 +75,7 @@ CUT = """() => {
 }"""
 
 
-# what is written in letters under 12 px; raised and lowered signs of a formula are smaller than what they stand at
+# text in letters under 12 px; superscripts and subscripts of a formula are smaller than their base
 FINE = """() => {
   const found = [], look = (root) => root.querySelectorAll("*").forEach((e) => {
     if (e.shadowRoot) look(e.shadowRoot);
@@ -109,7 +109,7 @@ def phone(browser: Browser) -> Page:
     PAGES,
     ids=lambda one: one if isinstance(one, str) else "-".join(one.values()),
 )
-def test_a_finger_hits_whatever_can_be_pressed(
+def test_everything_that_can_be_pressed_is_large_enough_for_a_finger(
     phone: Page, path: str, params: dict[str, str]
 ) -> None:
     go(phone, path, ".headline", **params)
@@ -121,7 +121,7 @@ def test_a_finger_hits_whatever_can_be_pressed(
 
 
 def test_the_cells_and_the_tokens_that_are_painted_are_as_large_as_a_finger(phone: Page) -> None:
-    """What has no room is scrolled to within the picture, which stays as high as it is; and who only scrolls paints nothing."""
+    """Cells without room are reached by scrolling within the picture, which keeps its height; and scrolling paints nothing."""
     visit(
         phone,
         "masks",
@@ -148,4 +148,4 @@ def test_the_cells_and_the_tokens_that_are_painted_are_as_large_as_a_finger(phon
     phone.locator(".masks .paintable canvas.cells").tap(position=cell)
     phone.wait_for_function("location.search.includes('-mask=')")
     (painted,) = re.findall(r"-mask=([^&]*)", phone.url)
-    assert re.fullmatch(r"[af]\d+\.\d+", painted)  # that cell alone
+    assert re.fullmatch(r"[af]\d+\.\d+", painted)  # only that cell

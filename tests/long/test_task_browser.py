@@ -1,4 +1,4 @@
-"""The page Task in a real browser: a token is clicked, and every number shown is the model's own, worked out a second time."""
+"""The page Task in a real browser: a token is clicked, and every number shown is the model's own, recomputed here."""
 
 import math
 
@@ -11,7 +11,7 @@ import models
 SOURCE, TARGET, SITE = "3 May 1999", "1999-12-03", "decoder.layers.1.cross_attn"
 
 
-def test_a_click_on_a_token_shows_what_was_expected_there(shared_page: Page) -> None:
+def test_a_click_on_a_token_shows_the_prediction_there(shared_page: Page) -> None:
     scope = models.load("dates", device="cpu")
     trace = scope.run(SOURCE, TARGET)
     p = trace.next_token.logits.double().softmax(-1)
@@ -85,7 +85,7 @@ def test_the_picture_fits_the_window(shared_page: Page, width: int) -> None:
 
 
 def test_a_click_on_another_lambda_opens_that_run(shared_page: Page) -> None:
-    """Bars, and the row that [extract] reads, are those of the run that is chosen."""
+    """The bars and the row of [extract] are those of the chosen run."""
     said, names = (
         "The film was long and I nearly fell asleep.",
         ("gpt-sentiment-0", "gpt-sentiment", "gpt-sentiment-1"),

@@ -1,4 +1,4 @@
-"""Train in a browser: the attention is redrawn while a run goes on, and any step of it is opened elsewhere."""
+"""Train in a browser: the attention is redrawn during a run, and any of its steps opens on other pages."""
 
 from playwright.sync_api import Page, expect
 from served_app import go, in_url, visit, wait_until_idle
@@ -16,7 +16,7 @@ def pixels(page: Page) -> str:
     return page.locator(f"{MAPS} canvas.cells").first.evaluate("(canvas) => canvas.toDataURL()")
 
 
-def test_a_run_is_watched_paused_gone_back_over_and_opened(page: Page) -> None:
+def test_a_run_is_watched_paused_replayed_and_opened(page: Page) -> None:
     visit(page, "train", START, **{"train-d-model": "16", "train-seed": "5"})
     page.click(START)
     page.wait_for_selector(f"{MAPS}[data-painted]")
@@ -53,7 +53,7 @@ def test_a_run_is_watched_paused_gone_back_over_and_opened(page: Page) -> None:
     page.wait_for_selector(START)
 
 
-def test_a_class_reads_how_far_the_run_is_and_no_model_beside_it_is_named(page: Page) -> None:
+def test_the_progress_of_the_run_is_legible_and_no_other_model_is_named(page: Page) -> None:
     visit(page, "train", START, present="1", **{"train-d-model": "16", "train-seed": "5"})
     expect(page.locator(".st-key-input-bar")).to_be_hidden()  # it names a model, and not this one
     page.click(START)

@@ -1,4 +1,4 @@
-"""Runs that are killed and go on, or are shared by two processes."""
+"""Training runs that are killed and resumed, or shared by two processes."""
 
 import json
 import os
@@ -50,7 +50,7 @@ for delay in [*delays, None]:            # fork: torch is imported once
 
 
 def test_kill_9_at_random_moments_then_resume(tmp_path):
-    """Killed five times, in the middle of steps and of files, the run ends as if left alone."""
+    """Killed five times, in the middle of steps and of files, the run ends like one left alone."""
     settings = RUN | {"steps": 59, "d_ff": 1009}
     delays = [round(SystemRandom().uniform(0.01, 0.5), 3) for _ in range(5)]
     command = [sys.executable, "-c", KILLED, str(tmp_path / "cut"), repr(settings), repr(delays)]
@@ -79,7 +79,7 @@ with joined_processes(torch.device("cpu")) as rank:
 
 
 def test_two_processes_are_one_with_the_combined_batch(tmp_path):
-    """torchrun, gloo, two processes on the CPU: same data order, same losses, same weights, within float tolerance."""
+    """With torchrun, gloo and two processes on the CPU, the data order, losses and weights are the same within float tolerance."""
     script = tmp_path / "two.py"
     script.write_text(TWO)
     command = [
@@ -111,7 +111,7 @@ def test_two_processes_are_one_with_the_combined_batch(tmp_path):
         for name, value in alone.model.state_dict().items():
             if not name.endswith(
                 "W_K.bias"
-            ):  # its gradient is 0 but for rounding, which Adam blows up to whole steps
+            ):  # its gradient is 0 except for rounding, which Adam turns into full steps
                 torch.testing.assert_close(shared["model"][name], value, rtol=1e-3, atol=2e-4)
         assert snapshots(tmp_path / str(batch_size)) == snapshots(tmp_path / f"alone-{batch_size}")
         assert load_checkpoint(tmp_path / str(batch_size)).training["processes"] == 2

@@ -1,4 +1,4 @@
-"""`attnscope watch` in a browser: a real run of the command line, drawn while it trains and told from one that was killed."""
+"""`attnscope watch` in a browser: a real run of the command line, drawn while it trains and distinguished from one that was killed."""
 
 import os
 import signal
@@ -24,7 +24,7 @@ RUN = "--d-model=16 --n-heads=2 --threads=1 --device=cpu --steps=100000 --valida
 
 @contextmanager
 def process(*arguments: str) -> Iterator[subprocess.Popen]:
-    """A command of attnscope, killed at the end."""
+    """Start a command of attnscope, and kill it at the end."""
     root = str(Path(viz_app.__file__).parents[1])
     one = subprocess.Popen(
         [sys.executable, "-m", "viz_app.command", *arguments],
@@ -39,7 +39,7 @@ def process(*arguments: str) -> Iterator[subprocess.Popen]:
 
 @pytest.fixture
 def training(tmp_path: Path) -> Iterator[subprocess.Popen]:
-    """A run that holds still until somebody looks."""
+    """A run that waits until someone watches it."""
     with process("train", "copy", f"--out={tmp_path / 'mine'}", *RUN) as run:
         while not (tmp_path / "mine" / "training.json").exists():
             assert run.poll() is None
@@ -63,7 +63,7 @@ def page(context: BrowserContext, training: subprocess.Popen, tmp_path: Path) ->
             yield page
 
 
-def test_a_run_of_the_command_line_is_watched_and_one_that_was_killed_is_told(
+def test_a_run_of_the_command_line_is_watched_and_its_death_is_reported(
     page: Page, training: subprocess.Popen
 ) -> None:
     page.wait_for_url("**/train*", timeout=PATIENCE)

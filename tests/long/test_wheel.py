@@ -32,7 +32,7 @@ def run(*command: object, folder: Path, **environment: str) -> str:
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A wheel as `python -m build` makes it: of the source archive, not of this folder."""
+    """A wheel as `python -m build` makes it: from the source archive, not from this folder."""
     built = tmp_path_factory.mktemp("built")
     hatch = (sys.executable, "-m", "hatchling", "build", "-d", built)
     run(*hatch, "-t", "sdist", folder=ROOT)
@@ -46,7 +46,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the wheel's packages and command, apart from what they need."""
+    """A folder with the wheel's packages and command, without their dependencies."""
     folder = tmp_path_factory.mktemp("installed")
     pip = (sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index")
     run(*pip, "--target", folder, wheel, folder=folder)
@@ -58,7 +58,7 @@ def elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("elsewhere")
 
 
-def test_the_wheel_is_small_and_says_what_it_is(wheel: Path, installed: Path) -> None:
+def test_the_wheel_is_small_and_has_its_metadata(wheel: Path, installed: Path) -> None:
     assert wheel.stat().st_size <= LARGEST
     (about,) = installed.glob("attnscope-*.dist-info")
     metadata = message_from_string((about / "METADATA").read_text("utf-8"))
@@ -86,7 +86,7 @@ def test_the_command_runs_from_another_folder(installed: Path, elsewhere: Path) 
 
 
 def test_the_app_finds_its_files_beside_itself(installed: Path, elsewhere: Path) -> None:
-    """Pages, style, scripts, lessons, Streamlit's settings and models, all of them the wheel's."""
+    """Pages, style, scripts, lessons, Streamlit's settings and models all come from the wheel."""
     script = """
 import json, models, viz_app
 from pathlib import Path

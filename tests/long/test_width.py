@@ -1,4 +1,4 @@
-"""No section of the pages with charts is wider than the screen, and each stands, of a model for whose task nothing is shipped."""
+"""No section of the pages with charts is wider than the screen, and each renders, with a model for whose task nothing is shipped."""
 
 from pathlib import Path
 

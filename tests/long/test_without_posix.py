@@ -1,6 +1,6 @@
-"""Import, open and write where the system has none of POSIX's own: no fork, no fcntl, no SIGKILL, as on Windows.
+"""Import, open and generate on a system without POSIX: no fork, no fcntl, no SIGKILL, as on Windows.
 
-Only this project's code is told so: what it depends on knows the system itself.
+Only this project's code sees such a system; its dependencies see the real one.
 """
 
 import json
@@ -77,7 +77,7 @@ def test_every_module_is_imported_and_models_open(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr[-2000:]
     failed, written, name = json.loads(done.stdout.splitlines()[-1])
-    # only what runs in the forked process that tries folders out may need them
+    # only code in the forked process that tries folders out may need them
     assert set(failed) <= {"models.hub.trial.process"}, failed
     assert written == models.load("eng-fra", device="cpu").write("We like him.").text
     assert name == tmp_path.name

@@ -1,4 +1,4 @@
-"""`attnscope --workers 2` as a whole: everyone gets their own numbers, and a worker that ends comes back."""
+"""`attnscope --workers 2` as a whole: every session gets its own numbers, and a worker that ends is restarted."""
 
 import asyncio
 import os
@@ -21,7 +21,7 @@ PATIENCE = 240  # s
 
 
 def _workers(server: Server) -> list[int]:
-    """The processes of the server's workers, without the one that multiprocessing adds."""
+    """Return the processes of the server's workers, without the one that multiprocessing adds."""
     found = subprocess.run(
         ["pgrep", "-P", str(server.process.pid), "-f", "spawn_main"], capture_output=True, text=True
     )
@@ -57,7 +57,7 @@ async def _arrive(server: Server, n: int) -> list[Client]:
 
 async def _edits(server: Server) -> None:
     clients = await _arrive(server, 4)
-    # whoever arrives while another's connection is still closing may make it three and one
+    # a session that arrives while another's connection is still closing may make it three and one
     assert {client.token[:2] for client in clients} == {"0.", "1."}
     for text in ("Tom has {} dogs.", "Mary sees {} birds."):
         await asyncio.gather(*(c.edit(text.format(c.number)) for c in clients))
@@ -85,5 +85,5 @@ def test_two_workers_answer_as_one_and_end_with_their_front() -> None:
         now = _workers(server)
         assert len(now) == 2
         assert set(now) != set(before)
-        server.process.kill()  # without a word to the workers
+        server.process.kill()  # without notice to the workers
         _until(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in now))

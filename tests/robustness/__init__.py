@@ -1,1 +1,1 @@
-"""What is done to the product on purpose, many times over: `python -m tests.robustness.checkpoints` and its neighbours."""
+"""Stress tests that damage, kill and flood the product many times: `python -m tests.robustness.checkpoints` and its neighbours."""

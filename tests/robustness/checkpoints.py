@@ -1,9 +1,9 @@
-"""Damage small trained checkpoints in some thousand ways and count what opening and running them does.
+"""Damage small trained checkpoints in some thousand ways and count the outcomes of opening and running them.
 
     python -m tests.robustness.checkpoints [--cases 4000] [--seed 1] [--show]
 
-Every damaged checkpoint must be refused with a CheckpointError, or answer as if nothing had been done to it. One without
-checksums in its training.json claims nothing of its files, so there a sound file in the place of another may go unseen.
+Every damaged checkpoint must be refused with a CheckpointError, or give the same answers as before. One without checksums in its
+training.json makes no claim about its files, so a valid file in place of another may go unnoticed there.
 """
 
 import argparse
@@ -35,11 +35,11 @@ from viz_app.views.from_rnn import learners as from_rnn_learners
 
 REFUSED, SAME, DIFFERENT = "CheckpointError", "answers as before", "answers differently"
 WRONG, FAILS = "another exception when opened", "fails at the first run"
-SECONDS = 10  # that one damaged checkpoint may take
+SECONDS = 10  # seconds that one damaged checkpoint may take
 
 
 def small_checkpoints(folder: Path) -> list[Path]:
-    """One of each architecture, of both kinds of vocabulary, with snapshots and scores, trained for some steps."""
+    """Train one checkpoint of each architecture and of both kinds of vocabulary for some steps, with snapshots and scores."""
     by_letter, by_piece = Reversal(), Reversal()
     by_piece.tokenizer = Tokenizer.bpe(by_piece.words() * 2, 40)
     configs = {
@@ -59,7 +59,7 @@ def small_checkpoints(folder: Path) -> list[Path]:
         )
         for _ in trainer.train():
             pass
-        for step in (1, 2, 3, 5, 10):  # three of the snapshots will do
+        for step in (1, 2, 3, 5, 10):  # three of the snapshots are enough
             snapshot_path(folder / name, step).unlink()
         (folder / name / "state.pt").unlink()
         add_to_record(
@@ -71,7 +71,7 @@ def small_checkpoints(folder: Path) -> list[Path]:
 
 
 def answers(scope: models.Scope, texts: Sequence[str]) -> dict[str, Any]:
-    """What a model makes of these texts: its tokens, logits and words."""
+    """Return a model's results for these texts: tokens, logits and words."""
     found: dict[str, Any] = {}
     for text in texts:
         try:
@@ -86,7 +86,7 @@ def answers(scope: models.Scope, texts: Sequence[str]) -> dict[str, Any]:
 
 
 def all_answers(folder: Path, scope: models.Scope) -> dict[str, Any]:
-    """What a checkpoint says now and at every snapshot; what the app draws from its record is drawn too."""
+    """Return the results of a checkpoint now and at every snapshot; the app's drawings from its record are made, too."""
     record = scope.training
     (
         words.training_summary(record),
@@ -95,7 +95,7 @@ def all_answers(folder: Path, scope: models.Scope) -> dict[str, Any]:
     loss_curve.loss_curve(record.get("curve", []), 7, "#000", "#000")
     if record.get("by_length"):
         from_rnn_charts.length_chart({scope.name: record["by_length"]}, "title")
-    answers(scope, scope.examples[:1])  # it must run; which text it is, is the record's business
+    answers(scope, scope.examples[:1])  # it must run; the record decides which text it is
     found = answers(scope, ["bac", "de e"])
     found["beam"] = scope.write("bac", "beam").text if scope.n_ctx > 4 else ""
     return found | {
@@ -105,7 +105,7 @@ def all_answers(folder: Path, scope: models.Scope) -> dict[str, Any]:
 
 
 def outcome(folder: Path, before: dict[str, Any]) -> tuple[str, str]:
-    """What became of a damaged checkpoint, and the error if there was one."""
+    """Return the outcome for a damaged checkpoint, and the error if there was one."""
     try:
         with _at_most(SECONDS):
             scope = models.load(folder, device="cpu")
@@ -122,14 +122,14 @@ def outcome(folder: Path, before: dict[str, Any]) -> tuple[str, str]:
         return FAILS, _said(error)
     kept = {
         name: before.get(name) for name in after
-    }  # a snapshot that is gone is not offered; no harm
+    }  # a missing snapshot is not offered, which is harmless
     return (SAME, "") if repr(after) == repr(kept) else (DIFFERENT, "")
 
 
 def count(
     sound: Sequence[Path], seed: int, cases: int, *, checksums: bool, show: bool = False
 ) -> Counter:
-    """Damage copies of these checkpoints `cases` times; how often each outcome was."""
+    """Damage copies of these checkpoints `cases` times and count each outcome."""
     rng, counts = Random(seed), Counter()
     with tempfile.TemporaryDirectory() as temporary:
         made = [

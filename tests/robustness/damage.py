@@ -13,16 +13,16 @@ from safetensors.torch import save_file
 
 JSON_FILES = ("config.json", "tokenizer.json", "training.json")
 WEIGHTS = "model.safetensors"
-Damage = Callable[[Path, Random], str]  # does it and says what was done
+Damage = Callable[[Path, Random], str]  # a function that does the damage and describes it
 
-# what no field, or hardly any, was meant to hold
+# values that hardly any field was meant to hold
 VALUES: list[Any] = [
     None, True, False, 0, 1, 2, 3, 5, 7, -1, 64.0, 0.5, -0.5, 1.5, 1e300, 10**6, 2**31, 2**63, 10**30, 10**400, float("nan"),
     float("inf"), "", "x", "0", "64", "\ud800", "none", "pre", "learned", "dot", "cosine", "tanh", "seq2seq", "transformer",
     "attention only", [], {}, [1], ["a"], {"a": 1}, [[[]]], "é" * 1000, "../../x", "<b>x</b>",
 ]  # fmt: skip
 
-# what tokenizers of others do and ours never do
+# features that other tokenizers have and ours never have
 FOREIGN: dict[str, dict[str, Any]] = {
     "pads": {"padding": {
         "strategy": {"Fixed": 300}, "direction": "Right", "pad_to_multiple_of": None, "pad_id": 0, "pad_type_id": 0,
@@ -73,7 +73,7 @@ def its_end(folder: Path, rng: Random) -> str:
 
 
 def a_value(folder: Path, rng: Random) -> str:
-    """A value somewhere in a JSON file becomes another one, is left out, comes twice, or changes places."""
+    """Replace, remove, duplicate or move a value somewhere in a JSON file."""
     path = folder / rng.choice(JSON_FILES)
     content = json.loads(path.read_text("utf-8"))
     holder, key = _place(content, rng)
@@ -93,7 +93,7 @@ def a_value(folder: Path, rng: Random) -> str:
 
 
 def a_setting(folder: Path, rng: Random) -> str:
-    """A field of config.json; they are few and each decides how the model runs."""
+    """Damage a field of config.json; there are few, and each decides how the model runs."""
     path = folder / "config.json"
     config = json.loads(path.read_text())
     name = rng.choice(list(config))
@@ -103,7 +103,7 @@ def a_setting(folder: Path, rng: Random) -> str:
 
 
 def a_record(folder: Path, rng: Random) -> str:
-    """An entry at the top of training.json, one that the app reads."""
+    """Damage a top-level entry of training.json, one that the app reads."""
     path = folder / "training.json"
     record = json.loads(path.read_text("utf-8"))
     name = rng.choice([*record, "by_length", "scores", "examples", "curve", "step"])
@@ -118,7 +118,7 @@ def a_record(folder: Path, rng: Random) -> str:
 
 
 def a_tensor(folder: Path, rng: Random) -> str:
-    """A parameter of the weights or of a snapshot, written again as a sound file."""
+    """Change a parameter of the weights or of a snapshot, and write a valid file again."""
     path = rng.choice([folder / WEIGHTS, *_snapshots(folder)])
     with safe_open(path, "pt") as file:
         state = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118 (not a dict)
@@ -138,7 +138,7 @@ def a_foreign_tokenizer(folder: Path, rng: Random) -> str:
 
 
 def a_token(folder: Path, rng: Random) -> str:
-    """The vocabulary itself: tokens swapped, renamed, at another id, twice, gone; merges likewise."""
+    """Damage the vocabulary: tokens are swapped, renamed, moved to another id, duplicated or removed; merges likewise."""
     path = folder / "tokenizer.json"
     content = json.loads(path.read_text("utf-8"))
     model = content["model"]
@@ -172,7 +172,7 @@ def a_token(folder: Path, rng: Random) -> str:
 
 
 def a_file(folder: Path, rng: Random) -> str:
-    """A file is gone, is a folder, is another file of the checkpoint, or has another name."""
+    """Remove a file, or replace it by a folder or another file of the checkpoint, or rename it."""
     path = rng.choice([*(folder / name for name in (*JSON_FILES, WEIGHTS)), *_snapshots(folder)])
     others = [
         p
@@ -194,7 +194,7 @@ def a_file(folder: Path, rng: Random) -> str:
     return f"{path.name}: {kind}"
 
 
-# how often each is drawn
+# the relative frequency of each
 DAMAGES: dict[Damage, int] = {
     a_bit: 6, some_bytes: 4, its_end: 2, a_value: 6, a_setting: 6, a_record: 5, a_tensor: 6, a_foreign_tokenizer: 2, a_token: 3,
     a_file: 2,
@@ -221,7 +221,7 @@ def _bytes(folder: Path, rng: Random) -> tuple[Path, bytearray]:
 
 
 def places(value: Any) -> Iterator[tuple[Any, Any]]:
-    """All values in a JSON document, each as (what holds it, its key or index there)."""
+    """Return all values in a JSON document, each as (its container, its key or index there)."""
     for key, part in (
         value.items()
         if isinstance(value, dict)
@@ -234,7 +234,7 @@ def places(value: Any) -> Iterator[tuple[Any, Any]]:
 
 
 def _place(content: Any, rng: Random) -> tuple[Any, Any]:
-    """Some value, with what holds it; the top of the file as often as all the rest."""
+    """Return a random value as (container, key or index); the top of the file as often as all the rest."""
     top = [(content, key) for key in content]
     return rng.choice(top if rng.random() < 0.5 else list(places(content)))
 

@@ -1,4 +1,4 @@
-"""One person opens damaged, slow and huge Hugging Face folders while another edits: every edit is answered, with its own numbers.
+"""One person opens damaged, slow and huge Hugging Face folders while another edits: every edit gets an answer with its own numbers.
 
 python -m tests.robustness.hub_folders [--folders 60] [--seed 1]
 """
@@ -99,7 +99,7 @@ CHANGES: tuple[Change, ...] = (
 
 
 def damaged(root: Path, n: int, seed: int) -> list[Path]:
-    """Make n folders, each damaged in one way; all ways have their turn."""
+    """Make n folders, each damaged in one way; all ways take turns."""
     rng, whole = Random(seed), root / "sound"
     sound(whole)
     folders = [Path(shutil.copytree(whole, root / f"damaged {i}")) for i in range(n)]
@@ -114,7 +114,7 @@ async def _client(address: str, number: int) -> Client:
 
 
 async def _open_all(address: str, folders: list[Path]) -> None:
-    """Open one folder after the other, and leave each before it has come far."""
+    """Open one folder after another, and leave each at an early stage."""
     client = await _client(address, 1)
     for folder in folders:
         client.checkpoint = str(folder)
@@ -125,7 +125,7 @@ async def _open_all(address: str, folders: list[Path]) -> None:
 
 
 async def _together(address: str, folders: list[Path]) -> Client:
-    """Edit until the last folder was opened."""
+    """Edit until the last folder has been opened."""
     editor = await _client(address, 0)
     await editor.arrive()
     opening = asyncio.create_task(_open_all(address, folders))
@@ -140,7 +140,7 @@ async def _together(address: str, folders: list[Path]) -> Client:
 
 
 def count(n: int, seed: int) -> Counter:
-    """Answers to the second person, how many were wrong, and whether the server is still there."""
+    """Return the number of answers to the second person, how many were wrong, and whether the server is still alive."""
     with (
         tempfile.TemporaryDirectory() as root,
         serving(APP) as server,

@@ -1,8 +1,8 @@
-"""Kill training with SIGKILL at random moments, go on with --resume, and hold the result against a run left alone, bit by bit.
+"""Kill training with SIGKILL at random moments, continue with --resume, and compare the result with an undisturbed run, bit by bit.
 
     python -m tests.robustness.kills [--runs 12] [--kills 3] [--seed 1]
 
-Each run is the real command in a process of its own, forked so that torch is imported once.
+Each run is the real command in a separate process, forked so that torch is imported once.
 """
 
 import argparse
@@ -25,7 +25,7 @@ SETTINGS = (
     "--d-model 33 --n-heads 3 --d-ff 409 --n-encoder-layers 1 --n-decoder-layers 1 --batch-size 7 --device cpu --dropout 0.2 "
     "--steps 40 --validate-every 9 --save-every 3 --score-cases 0 --average-last 0.5"
 ).split()
-LONGEST = 0.6  # seconds from a start to its kill; a whole run takes somewhat more
+LONGEST = 0.6  # seconds from a start to its kill; a whole run takes a little longer
 
 
 def train(folder: Path, *more: str) -> int:
@@ -33,7 +33,7 @@ def train(folder: Path, *more: str) -> int:
 
 
 def until_done(folder: Path, moments: Sequence[float]) -> int:
-    """Train in `folder`, killed after so many seconds each time, then left alone; returns how many kills came before its end."""
+    """Train in `folder`, killed after each of these times and then left alone; return how many kills came before its end."""
     kills = 0
     for moment in (*moments, None):
         more = ["--resume"] if (folder / STATE).exists() else ["--overwrite"]
@@ -50,7 +50,7 @@ def until_done(folder: Path, moments: Sequence[float]) -> int:
 
 
 def same(one: Path, other: Path) -> bool:
-    """Whether two runs left the same weights, snapshots and record, but for the seconds they took and the folder's name."""
+    """Return whether two runs left the same weights, snapshots and record, apart from their duration and the folder's name."""
 
     def left(folder: Path) -> dict[str, object]:
         paths = sorted(
@@ -70,12 +70,12 @@ def same(one: Path, other: Path) -> bool:
 
 
 def measure(runs: int, kills: int, seed: int) -> tuple[int, int]:
-    """How often training was killed, and how many of the runs ended as the one left alone."""
+    """Return how often training was killed, and how many of the runs ended like the undisturbed one."""
     rng, killed, equal = Random(seed), 0, 0
     held_out = DatesTask.held_out
     DatesTask.held_out = lambda self, n=None, **how: held_out(
         self, n or 3, **how
-    )  # the score is not what is looked at
+    )  # the score does not matter here
     try:
         with tempfile.TemporaryDirectory() as temporary:
             whole = Path(temporary) / "whole"
@@ -90,7 +90,7 @@ def measure(runs: int, kills: int, seed: int) -> tuple[int, int]:
 
 
 def _forked(work: Callable[[], int]) -> int:
-    """The process id of a child that does the work, silently."""
+    """Start a child that does the work silently, and return its process id."""
     if child := os.fork():
         return child
     status = 1

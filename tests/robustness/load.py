@@ -1,9 +1,9 @@
-"""Many people edit at the same time while some send nonsense, and every answer is held against models' own.
+"""Many people edit at the same time while some send nonsense, and every answer is compared with that of `models`.
 
     python -m tests.robustness.load [--clients 30] [--seconds 60] [--nuisances 3]
 
-The clients are those of tests/benchmarks/clients.py, which measures how long they wait; here it is counted whether each gets
-the pictures of the text that it sent, and the weights that the model gives it.
+The clients are those of tests/benchmarks/clients.py, which measures how long they wait; here it is checked that each gets the
+pictures of the text that it sent, with the model's weights.
 """
 
 import argparse
@@ -22,7 +22,7 @@ NONSENSE = (b"\x00\xff", "", "[" * 100_000, '{"texts": "a"}', '{"texts": [1, 2]}
 
 
 async def nuisance(address: str, number: int, seconds: float) -> int:
-    """A session of its own that opens as many sockets as it gets and sends nonsense on each; how often it was sent away."""
+    """Run a session that opens as many sockets as it can and sends nonsense on each; return how often it was refused."""
     stream = await connect(
         f"ws://{address}/_stcore/stream", subprotocols=["streamlit"], max_size=None
     )
@@ -39,7 +39,7 @@ async def nuisance(address: str, number: int, seconds: float) -> int:
 
 
 async def _sent_away(client: Client, message: str | bytes) -> bool:
-    """Whether one more socket of this client is refused, or ends at this message without an answer."""
+    """Return whether one more socket of this client is refused, or closed at this message without an answer."""
     try:
         socket: ClientConnection = await client.open()
     except InvalidHandshake:
@@ -64,7 +64,7 @@ async def _together(
 
 
 def count(address: str, n_clients: int, n_nuisances: int, seconds: float) -> Counter:
-    """Answers, and how many were of another's text or with another's numbers; nonsense sent, all of it without an answer."""
+    """Count answers, those with the text or the numbers of another client, and the nonsense sent, which got no answer."""
     clients, sent_away = asyncio.run(_together(address, n_clients, n_nuisances, seconds))
     wrong = strangers(clients, models.load(CHECKPOINT, device="cpu"))
     answers = sum(len(client.answers) for client in clients)

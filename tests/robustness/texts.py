@@ -2,9 +2,9 @@
 
     python -m tests.robustness.texts [--texts 1500] [--seed 1]
 
-Each text is read as source and as target by shipped models of both kinds of vocabulary, asked for over the live socket's own
-functions, and a part of them shown by the page and by a real browser, where there is one. A text may be refused with an
-InputError. Nothing else may fail, and no markup in a text may become part of a page.
+Each text is read as source and as target by shipped models of both kinds of vocabulary and sent through the live socket's own
+functions; some are shown by the page and by a real browser, if there is one. A text may be refused with an InputError. Nothing
+else may fail, and no markup in a text may become part of a page.
 """
 
 import argparse
@@ -33,7 +33,7 @@ from viz_app.session.parameters import replace_surrogates
 APP = Path(viz_app.__file__).with_name("app.py")
 CHECKPOINTS = ("dates", "eng-fra")
 PLAIN = ("3 May 1999", "She is reading a book.")
-MARK = "attnscope-injected"  # a tag that no page of ours has
+MARK = "attnscope-injected"  # a tag that none of our pages has
 PASTED = [
     f"<{MARK}>", f"<img src=x class={MARK} onerror=\"window.injected=1\">", "<script>window.injected=1</script>", "</style><b>",
     f"<svg><a class={MARK} onload=window.injected=1>", f"[link](javascript:window.injected=1 '{MARK}')", "![](x)", "</div></p>",
@@ -57,7 +57,7 @@ SIGNS = {
 
 
 def hostile(n: int, seed: int = 1) -> list[str]:
-    """n texts of every unpleasant sort, the same for the same seed."""
+    """Return n texts of every unpleasant sort, the same for the same seed."""
     rng = Random(seed)
     makers = [_pasted, _of_one_sort, _mixed, _flood, _any_code_points, _decomposed]
     return [makers[i % len(makers)](rng) for i in range(n)]
@@ -77,7 +77,7 @@ def _mixed(rng: Random) -> str:
 
 
 def _flood(rng: Random) -> str:
-    """Very much of little: up to a hundred thousand characters, or one letter under a thousand marks."""
+    """Repeat one thing: up to a hundred thousand characters, or one letter with a thousand marks."""
     unit = rng.choice(["a", " ", "🙂", "\u0301", "\u200d", "\x00", "<b>", "1 ", "漢", "\ud83d"])
     return rng.choice(["", "e"]) + unit * rng.choice([63, 64, 65, 1_000, 100_000])
 
@@ -87,7 +87,7 @@ def _any_code_points(rng: Random) -> str:
 
 
 def _decomposed(rng: Random) -> str:
-    """A sentence taken apart into letters and marks, with signs put between."""
+    """Decompose a sentence into letters and marks, with signs put between."""
     letters = unicodedata.normalize(
         rng.choice(["NFD", "NFKD"]), rng.choice(["Où est l'élève naïf ?", *PLAIN])
     )
@@ -97,7 +97,7 @@ def _decomposed(rng: Random) -> str:
 
 @contextmanager
 def counted(found: Counter, kind: str, text: str) -> Iterator[None]:
-    """Counts what is done to a text, and prints what fails."""
+    """Count the operation on a text in this block, and print its failure."""
     found[kind] += 1
     try:
         yield
@@ -113,7 +113,7 @@ def counted(found: Counter, kind: str, text: str) -> Iterator[None]:
 
 
 def through_models(texts: Sequence[str], found: Counter) -> None:
-    """Each text as source and as target of a model; every row of attention that comes of it sums to 1."""
+    """Run each text as source and as target of a model; every resulting row of attention sums to 1."""
     for name in CHECKPOINTS:
         scope = models.load(name, device="cpu")
         for text in texts:
@@ -125,13 +125,13 @@ def through_models(texts: Sequence[str], found: Counter) -> None:
 
 
 def through_live_answers(texts: Sequence[str], found: Counter) -> None:
-    """Each text as a browser sends it, answered as the socket does: with the text itself, whole, and nothing else of it."""
+    """Answer each text as the socket does, in the form in which a browser sends it: the answer quotes the whole text and nothing else."""
     session = _opened(PLAIN[0]).session_state["live session"]
     for text in texts:
         with counted(found, "answered live", text):
             sent = json.dumps(
                 {"texts": [text, ""]}, ensure_ascii=len(text) < 10_000
-            )  # a browser escapes halves alone
+            )  # a browser escapes only unpaired halves
             header, _ = unpack(
                 session.edit(*live_route._texts({"type": "websocket.receive", "text": sent}))
             )
@@ -142,7 +142,7 @@ def through_live_answers(texts: Sequence[str], found: Counter) -> None:
 
 
 def through_pages(texts: Sequence[str], found: Counter) -> None:
-    """Each text in the box of a page, by Streamlit's own reruns: it stands in no HTML and in no Markdown."""
+    """Type each text into the box of a page, by Streamlit's own reruns: it appears in no HTML and in no Markdown."""
     app = _opened(PLAIN[0])
     for text in map(replace_surrogates, texts):
         with counted(found, "shown by a page", text):
@@ -155,7 +155,7 @@ def through_pages(texts: Sequence[str], found: Counter) -> None:
 
 
 def through_a_browser(texts: Sequence[str], found: Counter) -> None:
-    """Each text put into the box of a page in Chromium, some left to a rerun: no tag of it is on the page, no script has run."""
+    """Put each text into the box of a page in Chromium, some with a rerun: none of its tags is on the page, no script has run."""
     with served(SERVER) as address, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
         page = browser.new_page()
@@ -176,7 +176,7 @@ def through_a_browser(texts: Sequence[str], found: Counter) -> None:
 
 
 def injected(page: Page) -> int:
-    """Nodes on the page that only a text could have brought, those in components counted, and scripts that have run."""
+    """Count nodes on the page, components included, that only a text could have brought, and scripts that have run."""
     ran = page.evaluate("() => Number(window.injected === 1)")
     return (
         ran
@@ -196,7 +196,7 @@ def _opened(source: str) -> AppTest:
 
 
 def count(texts: Sequence[str], pages: int, shown: int) -> Counter:
-    """What came of these texts; the first so many are also shown by a page and by a browser."""
+    """Count the outcomes of these texts; the first ones are also shown by a page and by a browser."""
     found: Counter = Counter({"failed": 0, "injected nodes": 0})
     steps: list[tuple[Callable, Sequence[str]]] = [
         (through_models, texts), (through_live_answers, texts), (through_pages, texts[:pages]),

@@ -1,4 +1,4 @@
-"""The recorded effects of single heads, measured again by a plain pass over the same held-out texts."""
+"""The recorded effects of single heads, recomputed by plain passes over the same held-out texts."""
 
 import json
 
@@ -24,14 +24,14 @@ def swept_checkpoints() -> list[str]:
 
 
 def rows(output: Output) -> torch.Tensor:
-    """The rows of an answer's logits: one of a class, two of a span."""
+    """Return the rows of an answer's logits: one for a class, two for a span."""
     if isinstance(output, Span):
         return torch.stack([output.start_logits, output.end_logits]).double()
     return output.logits.double().reshape(-1, output.logits.shape[-1])
 
 
 def losses(scope: models.Scope, texts: list, edits: tuple = ()) -> torch.Tensor:
-    """Mean negative log-probability of each text's own tokens, or of what the model answers without edits."""
+    """Return the mean negative log-probability of each text's own tokens, or of the model's answer without edits."""
     found = []
     for start in range(0, len(texts), BATCH):
         part = texts[start : start + BATCH]
@@ -47,13 +47,13 @@ def losses(scope: models.Scope, texts: list, edits: tuple = ()) -> torch.Tensor:
     return torch.stack(found)
 
 
-def test_every_task_with_heads_is_there():
-    """All but the other seeds of dates, and the third of three classifiers that differ in λ alone."""
+def test_every_task_with_heads_is_covered():
+    """Left out are the other seeds of dates, and the third of three classifiers that differ in λ alone."""
     assert len(swept_checkpoints()) == 21
 
 
 @pytest.mark.parametrize("name", swept_checkpoints())
-def test_the_strongest_and_the_weakest_head_again(name):
+def test_the_effects_of_the_strongest_and_the_weakest_head_are_those_recorded(name):
     scope = models.load(name, device="cpu")
     swept = SweepResult.of_record(scope.training["ablation"])
     file = scope.training["data"].get("file")

@@ -1,4 +1,4 @@
-"""What the shipped translators were not trained on says nothing that they were, by another normaliser than the product's."""
+"""No held-out text of the shipped translators is equivalent to a training text, by a different normaliser than the product's."""
 
 import re
 
@@ -23,7 +23,7 @@ LONG_FORMS = [
 
 
 def readings(text: str) -> set[str]:
-    """Every way to write out the text's contractions, without signs: 's is "is" or "has" or the genitive, 'd "would" or "had"."""
+    """Return every way to write out the text's contractions, without punctuation: 's is "is", "has" or the genitive, 'd "would" or "had"."""
     text = text.lower().replace("’", "'").replace("n't've", " not have")
     for pattern, whole in LONG_FORMS:
         text = re.sub(pattern, whole, text)
@@ -41,7 +41,7 @@ def tatoeba() -> TranslationTask:
 
 @pytest.fixture(scope="module")
 def said(tatoeba) -> dict[str, set[str]]:
-    """Set → all that its sources can be read as."""
+    """Return set → all readings of its sources."""
     sources = {
         name: {source for source, _ in tatoeba._split[name]}
         for name in ("train", "validation", "test")
@@ -52,20 +52,22 @@ def said(tatoeba) -> dict[str, set[str]]:
     }
 
 
-def test_no_held_out_source_of_the_real_file_says_what_one_trained_on_says(tatoeba, said):
-    """By a second route: contractions written out in every reading, where the product clips the long forms."""
+def test_no_held_out_source_of_the_real_file_is_equivalent_to_a_training_source(tatoeba, said):
+    """The second route writes contractions out in every reading; the product shortens the long forms instead."""
     assert len(tatoeba.held_out()) == 1872
     assert not said["train"] & said["test"]
     assert not said["train"] & said["validation"]
     assert not said["test"] & said["validation"]
 
 
-def test_what_is_left_out_of_the_real_file_is_counted_and_training_is_what_it_was(tatoeba, said):
+def test_texts_left_out_of_the_real_file_are_counted_and_the_training_set_is_unchanged(
+    tatoeba, said
+):
     data = tatoeba.data()
     everything = read_pairs(TATOEBA)
     set_of = {source: split_of(source) for source in {source for source, _ in everything}}
     trained = [pair for pair in everything if set_of[pair[0]] == "train"]
-    assert tatoeba._split["train"] == trained  # what the shipped translators were trained on
+    assert tatoeba._split["train"] == trained  # the training set of the shipped translators
     assert data["pairs"]["train"] == len(trained) == 138_751
     assert data["left out"] == len(everything) - sum(data["pairs"].values()) > 0
     held_out = {source for name in ("test", "validation") for source, _ in tatoeba._split[name]}
@@ -78,7 +80,7 @@ def test_what_is_left_out_of_the_real_file_is_counted_and_training_is_what_it_wa
 
 @pytest.mark.parametrize("name", [folder.name for folder in shipped_folder().iterdir()])
 def test_the_texts_in_the_record_are_held_out_of_training(name):
-    """They are the first of the validation split, read from the data again, and the model can read each."""
+    """They are the first of the validation split, when it is read from the data again, and the model can read each."""
     scope = models.load(name, device="cpu")
     file = scope.training["data"].get("file")
     if file:

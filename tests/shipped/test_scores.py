@@ -1,4 +1,4 @@
-"""Scores belong to the weights they were measured on: in a record, in a loaded checkpoint, and by `evaluate --snapshots`."""
+"""Scores belong to the weights they were measured on: in a record, in a loaded checkpoint, and with `evaluate --snapshots`."""
 
 import json
 import shutil
@@ -29,7 +29,7 @@ SCORES, BY_LENGTH = (
 
 @pytest.fixture
 def dates(tmp_path: Path) -> Path:
-    """The shipped dates with two of their snapshots, to be changed at will."""
+    """The shipped checkpoint dates with two of its snapshots, to be changed at will."""
     folder = Path(shutil.copytree(shipped_folder() / "dates", tmp_path / "dates"))
     for step in models.load(folder, device="cpu").snapshots:
         if step not in (125, 2000):
@@ -76,7 +76,7 @@ def test_which_parameter_holds_a_number_matters() -> None:
     assert fingerprint_of(model) != before
 
 
-def test_a_fingerprint_knows_neither_folder_nor_record(dates: Path, tmp_path: Path) -> None:
+def test_a_fingerprint_depends_on_neither_folder_nor_record(dates: Path, tmp_path: Path) -> None:
     there = models.load(dates, device="cpu")
     assert there.fingerprint == models.load("dates", device="cpu").fingerprint
     add_to_record(dates, licence="other", step=3)
@@ -97,7 +97,7 @@ def test_a_fingerprint_knows_neither_folder_nor_record(dates: Path, tmp_path: Pa
 # --- records
 
 
-def test_a_record_keeps_its_scores_for_the_weights_they_are_of() -> None:
+def test_a_record_keeps_its_scores_for_their_weights() -> None:
     known = {
         "step": 7,
         "scores": SCORES,
@@ -118,7 +118,7 @@ def test_a_record_keeps_its_scores_for_the_weights_they_are_of() -> None:
     assert at_snapshot(known, 3)["scores"] == {}
 
 
-def test_of_weights_put_in_the_place_of_those_measured_no_score_is_known(dates: Path) -> None:
+def test_weights_that_replace_the_measured_ones_have_no_score(dates: Path) -> None:
     scope = models.load(dates, device="cpu")
     assert scope.training["scores"] == {"held-out exact match": 100.0, "cases": 2000}
     assert scope.training["by_length"]
@@ -151,7 +151,7 @@ def test_of_weights_put_in_the_place_of_those_measured_no_score_is_known(dates: 
         {"125": {"scores": {}, "measured_on": "c"}},
     ],
 )  # fmt: skip
-def test_snapshot_scores_of_another_form_are_named(dates: Path, entry: object) -> None:
+def test_malformed_snapshot_scores_are_named(dates: Path, entry: object) -> None:
     path = dates / "training.json"
     path.write_text(json.dumps(record(dates) | {"snapshot_scores": entry}), "utf-8")
     with pytest.raises(
@@ -165,7 +165,7 @@ def test_snapshot_scores_of_another_form_are_named(dates: Path, entry: object) -
 
 
 def right(folder: Path, step: int, n: int) -> float:
-    """Percent, counted one by one."""
+    """Return the percentage of correct answers, counted one by one."""
     scope, cases = models.load(folder, device="cpu", snapshot=step), open_task("dates").held_out(n)
     return 100 * sum(scope.write(case.source).text in case.references for case in cases) / n
 
@@ -182,11 +182,11 @@ def test_every_snapshot_is_scored_by_itself(
         f"step {step:6,}: exact match {value:.2f} over 60 held-out cases"
         for step, value in expected
     ]
-    assert "60/60" in out.err or "step 2,000:" in out.err  # the bar
+    assert "60/60" in out.err or "step 2,000:" in out.err  # the progress bar
     assert record(dates) == before
 
 
-def test_what_is_scored_is_recorded_at_once_and_stays_when_it_is_stopped(
+def test_scores_are_recorded_at_once_and_kept_when_scoring_is_stopped(
     dates: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     cases = open_task("dates").held_out(40)
@@ -234,14 +234,14 @@ def test_what_is_scored_is_recorded_at_once_and_stays_when_it_is_stopped(
         ("dates", ["--limit", "3", "--record"], "--record needs the score over all cases"),
     ],
 )
-def test_what_cannot_be_scored_so_is_said(
+def test_checkpoints_that_cannot_be_scored_this_way_are_refused(
     name: str, more: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["evaluate", name, "--snapshots", "--device", "cpu", *more]) == 1
     assert message in capsys.readouterr().err
 
 
-def test_the_shipped_scores_name_the_weights_they_are_of() -> None:
+def test_the_shipped_scores_name_their_weights() -> None:
     scope = models.load("dates", device="cpu")
     known = record(shipped_folder() / "dates")
     assert known["measured_on"] == scope.weights_digest

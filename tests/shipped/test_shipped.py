@@ -1,4 +1,4 @@
-"""The shipped checkpoints: their size, their record, and their scores, measured again on held-out cases."""
+"""The shipped checkpoints: their size, their record, and their scores, recomputed on held-out cases."""
 
 import functools
 import math
@@ -69,7 +69,7 @@ SCORES = {  # checkpoint → least score recorded on held-out cases
 ROOT = Path(__file__).parents[2]
 DATA = Path(os.environ.get("ATTNSCOPE_DATA", ROOT.parent / "shared" / "data"))
 TATOEBA = DATA / "tatoeba-eng-fra.tsv.gz"
-TEXTS = {  # checkpoint of running text → the files it learned from, and what is said of their licence
+TEXTS = {  # checkpoint of running text → the files it learned from, and the statement on their licence
     "gpt": (
         [
             "tatoeba-eng-fra.tsv.gz",
@@ -84,7 +84,7 @@ TEXTS = {  # checkpoint of running text → the files it learned from, and what 
     ),
     "gpt-char": (["tinyshakespeare.txt"], "The plays of Shakespeare, public domain"),
 }
-ANSWERS = {  # checkpoint that does not write → the files it learned from, what is said of their licence, least scores
+ANSWERS = {  # checkpoint that does not generate → the files it learned from, the statement on their licence, least scores
     "bert": (*TEXTS["gpt"], {"held-out masked accuracy": 30, "next-sentence accuracy": 55}),
     "bert-where": ([], "no foreign data", {"one-fact exact match": 99, "two-fact exact match": 95}),
     "xlnet": (*TEXTS["gpt"], {}),
@@ -93,7 +93,7 @@ CLASSIFIED = {"gpt-sentiment": 0.5, "gpt-sentiment-0": 0, "gpt-sentiment-1": 1} 
 SENTIMENT = [DATA / "sentiment" / f"{name}.tsv" for name in ("imdb", "yelp", "amazon_cells")]
 KOTZIAS = "Sentiment Labelled Sentences (Kotzias et al. 2015), CC BY 4.0"
 WRITERS = [name for name in LIMITS if name not in (*TEXTS, *ANSWERS, *CLASSIFIED)]
-CASES = 300  # of each checkpoint, scored again
+CASES = 300  # cases of each checkpoint that are scored again
 MEGABYTE = 2**20
 
 
@@ -131,7 +131,7 @@ def test_sizes(name, limit):
         "tokenizer.json",
         "training.json",
     }
-    assert extra <= {"snapshots"}  # no training state, nothing half written
+    assert extra <= {"snapshots"}  # no training state, no half-written file
 
 
 def test_dates_has_about_a_dozen_snapshots_of_its_training(dates):
@@ -152,7 +152,7 @@ def test_dates_has_about_a_dozen_snapshots_of_its_training(dates):
     assert losses[0] == 0 < losses[1] < losses[2]
 
 
-def test_the_record_says_how_the_weights_came_to_be(scope):
+def test_the_record_describes_the_training(scope):
     record = scope.training
     assert record["step"] == record["recipe"]["steps"]
     assert record["training_seconds"] > 0
@@ -197,7 +197,7 @@ def test_the_recorded_command_gives_that_recipe_and_those_sizes(scope):
 
 
 def wants(path: Path, whose: str) -> None:
-    """Skip, and where nobody would read that, fail, if the file is not there."""
+    """Skip the test if the file is missing; fail it under CI, where a skip would go unnoticed."""
     if not path.exists():
         wanted = f"{path} is not there: {whose} scores want it; ATTNSCOPE_DATA says in which folder"
         if os.environ.get("CI"):
@@ -207,7 +207,7 @@ def wants(path: Path, whose: str) -> None:
 
 @functools.cache
 def held_out(kind: str) -> tuple[dict, list[Case], str]:
-    """What a task says of its data, all its held-out cases, and its metric."""
+    """Return a task's record of its data, all its held-out cases, and its metric."""
     if kind == "translation":
         wants(TATOEBA, "the translators'")
     given = (TATOEBA,) if kind == "translation" else (None,)
@@ -221,7 +221,7 @@ def held_out(kind: str) -> tuple[dict, list[Case], str]:
 
 
 def few(groups: list[dict]) -> list[dict]:
-    """The smallest groups of the record, as many as make up some CASES."""
+    """Return the smallest groups of the record, enough for about CASES cases."""
     chosen, n = [], 0
     for group in sorted(groups, key=lambda group: group["cases"]):
         if chosen and n + group["cases"] > CASES:
@@ -231,8 +231,8 @@ def few(groups: list[dict]) -> list[dict]:
 
 
 @pytest.mark.parametrize("name", TEXTS)
-def test_the_likelihoods_are_what_the_record_says(name):
-    """All of the held-out text, read again; and the models that count, counted again."""
+def test_the_likelihoods_are_those_of_the_record(name):
+    """All held-out text is read again, and the counting models are recomputed."""
     scope, paths = models.load(name, device="cpu"), [DATA / file for file in TEXTS[name][0]]
     for path in paths:
         wants(path, f"{name}'s")
@@ -258,8 +258,8 @@ def test_the_likelihoods_are_what_the_record_says(name):
 
 
 @pytest.mark.parametrize("name", ANSWERS)
-def test_the_answers_are_what_the_record_says(name):
-    """Every held-out case answered again, and the folder is not larger than it may be."""
+def test_the_answers_are_those_of_the_record(name):
+    """Every held-out case is answered again, and the folder does not exceed its size limit."""
     scope, (files, _, least) = models.load(name, device="cpu"), ANSWERS[name]
     for path in (paths := [DATA / file for file in files]):
         wants(path, f"{name}'s")
@@ -273,7 +273,10 @@ def test_the_answers_are_what_the_record_says(name):
         if name != "cases"
     }
     assert found.keys() == recorded.keys()
-    for measure, value in recorded.items():  # rounding elsewhere may turn two cases of two thousand
+    for (
+        measure,
+        value,
+    ) in recorded.items():  # rounding on another machine may change two cases of two thousand
         assert found[measure] == pytest.approx(
             value, rel=1e-3, abs=0.11 if measure.endswith(("accuracy", "match")) else None
         )
@@ -303,7 +306,7 @@ def test_bert_where_learned_one_fact_before_two():
 
 
 def test_bert_where_reads_who_and_not_only_where():
-    """One story, three questions: the answer follows the question; and with the sentences in another order it is another."""
+    """One story has three questions: the answer follows the question, and changes with the order of the sentences."""
     scope = models.load("bert-where", device="cpu")
     told = [
         "Mary went to the garden.",
@@ -317,7 +320,7 @@ def test_bert_where_reads_who_and_not_only_where():
 
 
 def test_xlnet_is_better_than_counting_and_than_a_text_read_backwards():
-    """Well below the unigram in random orders, and it reads the neighbours of a place on both sides."""
+    """It is well below the unigram in random orders, and attends to neighbours on both sides."""
     scope = models.load("xlnet", device="cpu")
     scores = scope.training["scores"]
     assert scores["held-out nats per token"] < 0.7 * scores["unigram nats per token"]
@@ -335,7 +338,7 @@ def test_xlnet_is_better_than_counting_and_than_a_text_read_backwards():
 
 
 def test_gpt_char_is_better_than_the_published_model_of_its_size():
-    """nanoGPT's README, "i only have a macbook": 4 layers, 4 heads, 128 wide, 64 characters of context, 2,000 steps: 1.88."""
+    """The README of nanoGPT, "i only have a macbook", gives 1.88 for 4 layers, 4 heads, width 128, 64 characters of context, 2,000 steps."""
     scope = models.load("gpt-char", device="cpu")
     assert (scope.config.n_layers, scope.config.n_heads, scope.n_ctx, scope.training["step"]) == (
         4,
@@ -349,7 +352,7 @@ def test_gpt_char_is_better_than_the_published_model_of_its_size():
 
 
 @pytest.mark.parametrize("name", TEXTS)
-def test_a_model_of_text_is_better_than_those_that_count(name):
+def test_a_language_model_is_better_than_counting_models(name):
     scores = models.load(name, device="cpu").training["scores"]
     assert (
         scores["bits per byte"]
@@ -362,8 +365,8 @@ def test_a_model_of_text_is_better_than_those_that_count(name):
 
 
 @pytest.mark.parametrize("name", TEXTS)
-def test_the_snapshots_of_a_model_of_text_say_how_it_learned(name):
-    """And with them the folder is not larger than it may be."""
+def test_the_snapshots_of_a_language_model_show_how_it_learned(name):
+    """With them, the folder does not exceed its size limit."""
     scope, folder = models.load(name, device="cpu"), shipped_folder() / name
     assert sum(map(size, (folder, *folder.glob("snapshots")))) <= LIMITS[name] * 1_000_000
     steps, scores = scope.snapshots, scope.training["snapshot_scores"]
@@ -380,7 +383,7 @@ def test_the_snapshots_of_a_model_of_text_say_how_it_learned(name):
 
 
 @pytest.mark.parametrize("name", TEXTS)
-def test_a_model_of_text_goes_on_with_a_beginning(name, capsys):
+def test_a_language_model_continues_a_beginning(name, capsys):
     scope = models.load(name, device="cpu")
     written = scope.write(scope.examples[0], max_new=20)
     assert written.text.strip()
@@ -389,10 +392,10 @@ def test_a_model_of_text_goes_on_with_a_beginning(name, capsys):
 
 
 @pytest.mark.parametrize("name", WRITERS)
-def test_the_scores_are_what_the_record_says(name):
-    """Whole groups of source length again, each against its own recorded score: every case of it, decoded anew.
+def test_the_scores_are_those_of_the_record(name):
+    """Whole groups of source length are decoded again, and each is compared with its own recorded score.
 
-    Two tokens may be so nearly alike that another machine's rounding takes the other one: in one case of a group."""
+    Two tokens may be so close that another machine's rounding takes the other one, in one case of a group."""
     scope = models.load(name, device="cpu")
     data, cases, metric = held_out(scope.task)
     record = scope.training
@@ -413,7 +416,7 @@ def test_the_scores_are_what_the_record_says(name):
 
 @pytest.mark.parametrize("name", WRITERS)
 def test_the_whole_score_is_that_of_its_groups(name):
-    """Exact match of all is the mean over the groups, each counted by its cases; BLEU of all lies among theirs."""
+    """The exact match of all is the mean over the groups, weighted by their cases; the BLEU of all is within their range."""
     record = models.load(name, device="cpu").training
     groups, scores = record["by_length"], record["scores"]
     if "held-out BLEU" in scores:
@@ -435,8 +438,8 @@ def test_the_whole_score_is_that_of_its_groups(name):
 
 
 @pytest.mark.parametrize("name", CLASSIFIED)
-def test_the_accuracy_is_what_the_record_says(name, capsys):
-    """All of the held-out texts, classified again, some of them one after the other through `Scope.run`; and the bag of words."""
+def test_the_accuracy_is_that_of_the_record(name, capsys):
+    """All held-out texts are classified again, some of them one by one with `Scope.run`, and by the bag of words."""
     for path in SENTIMENT:
         wants(path, f"{name}'s")
     scope = models.load(name, device="cpu")
@@ -459,7 +462,7 @@ def test_the_accuracy_is_what_the_record_says(name, capsys):
     found, some = task.evaluate(scope.model).measures, task.evaluate(scope.model, 100).measures
     assert right == pytest.approx(
         some["accuracy"], abs=1.01
-    )  # rounding may turn one that is nearly even
+    )  # rounding may change one that is almost undecided
     recorded = {
         name.removeprefix("held-out "): value
         for name, value in record["scores"].items()
@@ -471,7 +474,7 @@ def test_the_accuracy_is_what_the_record_says(name, capsys):
 
 
 def test_the_runs_of_one_text_began_as_gpt_and_differ_in_lambda():
-    """What the page lays side by side."""
+    """The page shows these runs side by side."""
     gpt, first, *others = (models.load(name, device="cpu") for name in ("gpt", *CLASSIFIED))
     for scope in (first, *others):
         assert scope.training["start"] == {"name": "gpt", "weights": gpt.weights_digest}
@@ -489,13 +492,13 @@ def test_the_runs_of_one_text_began_as_gpt_and_differ_in_lambda():
 
 
 def notes(name: str) -> str:
-    """The notes of a model's card, in one line."""
+    """Return the notes of a model's card, in one line."""
     text = (shipped_folder() / name / CARD).read_text("utf-8")
     return " ".join(text.partition("## Notes")[2].partition("## Data")[0].split())
 
 
 def is_printed(value: float, text: str) -> bool:
-    """Whether the text is the value, rounded to its decimals; the record itself is rounded to two."""
+    """Return whether the text is the value rounded to its decimals; the record itself is rounded to two."""
     return abs(float(text) - value) <= 0.5 * 10.0 ** -len(text.partition(".")[2]) + 0.0051
 
 
@@ -545,7 +548,7 @@ def test_the_notes_on_bert_are_the_records():
 
 
 def test_the_first_folds_runs_are_those_shipped():
-    """Of gpt-sentiment: each way of training on each fold; and what reading running text is worth."""
+    """The card of gpt-sentiment compares each way of training on each fold, and the gain from reading running text first."""
     runs = models.load("gpt-sentiment", device="cpu").training["runs"]
     for run, factor in zip(runs, ("λ = 0", "λ = 0.5", "λ = 1"), strict=False):
         scores = models.load(
@@ -579,7 +582,7 @@ def test_the_notes_on_xlnet_are_the_records():
     assert f"comes to {math.log(gpt):.2f} (`</s>` counted)" in text
 
 
-def test_a_missing_data_folder_is_said_and_fails_where_nobody_would_read_it(monkeypatch):
+def test_a_missing_data_folder_skips_a_test_and_fails_it_under_ci(monkeypatch):
     nowhere = Path("no such folder") / "pairs.tsv.gz"
     monkeypatch.setitem(globals(), "TATOEBA", nowhere)
     for where, outcome in (("", pytest.skip.Exception), ("true", pytest.fail.Exception)):
@@ -592,7 +595,7 @@ def test_a_missing_data_folder_is_said_and_fails_where_nobody_would_read_it(monk
 
 
 def test_stacked_attention_learns_with_add_and_norm_and_not_without():
-    """The same sizes, recipe and batches; without, scores of millions leave softmax one key to pick."""
+    """Sizes, recipe and batches are the same; without Add & Norm, scores of millions leave softmax a single key."""
     plain, residual = (
         models.load(name, device="cpu") for name in ("dates-stacked", "dates-stacked-residual")
     )
@@ -615,7 +618,7 @@ def test_stacked_attention_learns_with_add_and_norm_and_not_without():
 
 
 def test_the_fixed_vector_loses_more_of_a_long_sentence_than_the_alignment():
-    """Bahdanau et al. 2015, figure 2, from the recorded scores by source length."""
+    """This is figure 2 of Bahdanau et al. 2015, from the recorded scores by source length."""
 
     def kept(name: str) -> float:
         groups = models.load(name, device="cpu").training["by_length"]
@@ -647,7 +650,7 @@ def test_the_issues_notebook_snippet():
 
 
 def test_cross_attention_aligns(eng_fra):
-    """To say "livre" the decoder looks at "book", some head of some layer more than at anything else."""
+    """For "livre", some head of some layer attends to "book" more than to any other token."""
     trace = eng_fra.run("She is reading a book.")
     at = trace.next_token.predicted.index("▁livre")
     best = [
@@ -668,7 +671,7 @@ def test_every_site_passes_its_checks(scope, text):
 
 
 def test_a_model_needs_its_positions_and_its_source(dates):
-    """Shuffled or foreign sources change the answer: the model reads, it does not recite."""
+    """Shuffled or unrelated sources change the answer: the model reads, it does not recite."""
     texts = {dates.write(text).text for text in ("5 March 1998", "5 May 1998", "8 March 1999")}
     assert texts == {"1998-03-05", "1998-05-05", "1999-03-08"}
     ids = torch.tensor([dates.encode(source="5 March 1998")["source"].ids])

@@ -1,5 +1,4 @@
-"""Every check of every shipped checkpoint's pages is a ✓ on the first texts that it offers, whatever order the kernel of a
-machine adds in."""
+"""Every check on the pages of every shipped checkpoint passes for its first examples, in whatever order a machine's kernel adds."""
 
 import functools
 
@@ -25,7 +24,7 @@ from viz_app.views.decoding.decoding_runs import decoder_attention
 from viz_app.views.masks import payloads as masks
 from viz_app.views.task import presentations as task
 
-MOST_WRITTEN = 12  # tokens, where a text has no end of its own
+MOST_WRITTEN = 12  # tokens, if a text does not end by itself
 
 
 @pytest.fixture(scope="module", params=models.shipped())
@@ -34,8 +33,8 @@ def scope(request) -> Scope:
 
 
 def pages(run: CurrentRun) -> dict[str, Pictures]:
-    """What the pages show of a run as they open; Decoding of a model that writes in its three ways, Masks with a cell forbidden
-    too."""
+    """Yield the payloads of the pages for a run as they open; Decoding with all three methods if the model generates, Masks also with
+    a blocked cell."""
     trace, model = run.trace, run.scope.model
     drawn = {"task": on_screen(task.task_payloads(run, task.TaskChoices(None, Focus())))}
     most = MOST_WRITTEN if model.continues else None
@@ -69,7 +68,7 @@ def test_every_page_shows_ticks_alone(scope):
     ] == []
 
 
-def test_so_does_every_head_of_the_next_examples(scope):
+def test_every_head_of_the_next_examples_shows_ticks_alone(scope):
     for texts in readable_examples(scope)[1:3]:
         trace = scope.run(*texts)
         assert [
@@ -84,8 +83,8 @@ def test_so_does_every_head_of_the_next_examples(scope):
                 assert [(site.name, head, check) for check in checks if not check.passed] == []
 
 
-def test_and_it_does_where_another_machine_adds_in_another_order(scope, monkeypatch):
-    """The same sums over the features of q and k, in three other orders: in float32, scores that differ in their last digits."""
+def test_the_ticks_stay_if_a_machine_adds_in_another_order(scope, monkeypatch):
+    """The sums over the features of q and k are taken in three other orders, which in float32 changes the last digits of scores."""
     kernel = similarity.F.scaled_dot_product_attention
     texts = readable_examples(scope)[0]
 

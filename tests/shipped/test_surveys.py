@@ -1,4 +1,4 @@
-"""The recorded surveys, measured again: a translation by plain passes, a word by edits of whole runs."""
+"""The recorded surveys, recomputed: translations by plain passes, words by edits of whole runs."""
 
 import math
 import re
@@ -22,7 +22,7 @@ from models.runs.surveys import (
 from models.trace.edits import SetWeights, Where
 
 RECORDED_LIMIT = 400  # of the recorded recovery
-CHECKED = 4  # texts that are written by whole passes
+CHECKED = 4  # texts that are decoded by whole passes
 
 
 def unnoticed(done: int, total: int) -> None: ...
@@ -31,7 +31,7 @@ def unnoticed(done: int, total: int) -> None: ...
 def written_by_passes(
     scope: models.Scope, source: tuple[int, ...], forced: dict[int, int]
 ) -> list[int]:
-    """Greedy decoding without a cache."""
+    """Decode greedily without a cache."""
     given, row = torch.tensor([source]), [scope.config.start_id]
     for i in range(scope.model.max_new_tokens(len(source))):
         with torch.no_grad():
@@ -55,7 +55,7 @@ def test_translations_recover_as_often_as_recorded() -> None:
     for measure, one in found.items():
         was = recorded["means"][measure]
         assert (one.unit, one.n_texts) == (was["unit"], was["n_texts"])
-        # a translation that rounding decides may differ between machines
+        # a translation that depends on rounding may differ between machines
         assert (one.mean, one.low, one.high) == pytest.approx(
             (was["mean"], was["low"], was["high"]), abs=0.01
         )
@@ -77,7 +77,7 @@ def test_translations_recover_as_often_as_recorded() -> None:
 
 
 def letters_only(scope: models.Scope, ids: Sequence[int]) -> list[str]:
-    """The words of these tokens, split at everything that is no letter."""
+    """Return the words of these tokens, split at everything that is no letter."""
     return re.findall(r"\w+", scope.tokenizer.decode(ids))
 
 
@@ -111,7 +111,7 @@ def test_words_stay_under_other_weights_as_often_as_recorded() -> None:
 
 @pytest.mark.parametrize("name", ["eng-fra-bahdanau", "eng-fra"])
 def test_recorded_gains_of_frozen_weights_are_differences_of_shares(name: str) -> None:
-    """tests/recipes trains the models again."""
+    """The models themselves are trained again in tests/recipes."""
     scope = models.load(name, device="cpu")
     recorded = scope.training["surveys"]["frozen"]
     assert recorded["measured_on"] == scope.weights_digest
@@ -121,6 +121,6 @@ def test_recorded_gains_of_frozen_weights_are_differences_of_shares(name: str) -
         apart = means["imposed"]["mean"] - means[guide]["mean"]
         assert gain["mean"] == pytest.approx(apart, abs=2e-4)
         assert gain["n_texts"] == means["imposed"]["n_texts"] == means[guide]["n_texts"]
-        # in each text the same words are easy: a paired interval is narrower than that of two means
+        # the same words of a text are easy for both: a paired interval is narrower than that of two means
         widths = [means[one]["high"] - means[one]["low"] for one in ("imposed", guide)]
         assert gain["high"] - gain["low"] < math.hypot(*widths)
