@@ -1,10 +1,10 @@
-"""All benchmarks that run on one thread, as one table; with --short each one in seconds, those of the app included.
+"""All benchmarks that run on one thread, in one table; with --short each takes seconds, those of the app included.
 
     python -m tests.benchmarks [--short]
 
-Run alone for their figures: those of the app, most of which need a browser (repaint, overview, opening, clients, long_texts), hub and
-heads, which use all cores, gpu, which does nothing without one, and own_data, which needs a file of sentence pairs. The short forms
-show that each benchmark still runs: the exit status is 1 if one raises an error, and no figure is judged.
+To be run alone: those of the app, most of which need a browser (repaint, overview, opening, clients, long_texts), hub and heads, which
+use all cores, gpu, which does nothing without a GPU, and own_data, which needs a file of sentence pairs. The short forms show that
+each benchmark still runs: the exit status is 1 if one raises an error, and no figure is judged.
 """
 
 import argparse
@@ -50,7 +50,7 @@ ALONE = (heads, hub, gpu, own_data, clients, long_texts, overview, opening, repa
 
 
 def _attempt(module: ModuleType, results: list[Result]) -> bool:
-    """Run a benchmark in its short form and report how that ended; False if it raised an error."""
+    """Run a benchmark in its short form and report the outcome; return False if it raised an error."""
     start, name = time.perf_counter(), module.__name__.rpartition(".")[2]
     try:
         results += module.measure(short=True)
@@ -63,7 +63,7 @@ def _attempt(module: ModuleType, results: list[Result]) -> bool:
 
 
 def main() -> int:
-    """Measure, print the table, return the exit status."""
+    """Measure, print the table and return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--short", action="store_true", help="run every benchmark in seconds")
     results: list[Result] = []

@@ -1,11 +1,10 @@
-"""Many people editing once a second, beside one: how long an answer takes, what it costs the server, and whether everyone gets
-their own.
+"""Many people editing once a second, beside one: the time and the server's cost of an answer, and whether everyone gets their own.
 
     python -m tests.benchmarks.clients [--clients 30 100] [--seconds 15] [--workers 1 2]
 
-The clients are plain websocket clients on loopback that do what the app's page does in a browser: they arrive by Streamlit's
-protocol, ask the live socket at each edit, and commit the text to Streamlit when they have rested. An answer is timed until
-the picture of the head has come back; its tokens and weights are then held against models' own.
+The clients are plain websocket clients on loopback that do what the app's page does in a browser: they arrive with Streamlit's
+protocol, ask the live socket at each edit, and commit the text to Streamlit after a pause. An answer is timed until the picture
+of the head has come back; its tokens and weights are then compared with those of `models`.
 """
 
 import argparse
@@ -34,12 +33,12 @@ CROWDS, SECONDS, EVERY, WORKERS = (30, 100), 15, 1.0, (1, 2)
 PATIENCE, PAUSE = (
     120,
     0.25,
-)  # s for the model to open and for each answer, and between two looks at it
+)  # s for the model to open and for each answer, and between two checks
 
 
 @dataclass
 class Client:
-    """One browser's worth of protocol: a session, its text box, and the answers so far."""
+    """The protocol of one browser: a session, its text box, and the answers so far."""
 
     number: int
     address: str
@@ -63,7 +62,7 @@ class Client:
             await asyncio.sleep(PAUSE)
 
     async def open(self) -> ClientConnection:
-        """A live socket of this session."""
+        """Open a live socket of this session."""
         return await connect(
             f"ws://{self.address}/live", subprotocols=[PROTOCOL, self.token], max_size=None
         )
@@ -77,7 +76,7 @@ class Client:
         self.answers.append((text, arrays["head"].tobytes()))
 
     async def commit(self, text: str) -> bytes:
-        """Let Streamlit have the text, as the box does when typing rests; the head's payload, empty while the model opens."""
+        """Commit the text to Streamlit, as the box does when typing pauses; return the head's payload, empty while the model opens."""
         await self._send(text)
         answer = b""
         async for message in self._messages():
@@ -100,7 +99,7 @@ class Client:
         return answer
 
     async def keep_editing(self, seconds: float, delay: float) -> None:
-        """Make an edit a second from `delay` on; a late answer delays the next edit, as it would a person who waits for the
+        """Make one edit per second after `delay`; a late answer delays the next edit, as for a person who waits for the
         picture."""
         end = time.perf_counter() + seconds
         await asyncio.sleep(delay)
@@ -126,7 +125,7 @@ class Client:
 
 
 async def crowd(address: str, first: int, n: int, seconds: float) -> list[Client]:
-    """n clients, numbered from `first`, arrive one after the other, then all edit at the same time."""
+    """Let n clients, numbered from `first`, arrive one after another, then all edit at the same time."""
     stream = f"ws://{address}/_stcore/stream"
     sockets = [await connect(stream, subprotocols=["streamlit"], max_size=None) for _ in range(n)]
     clients = [Client(first + i, address, socket) for i, socket in enumerate(sockets)]
@@ -144,7 +143,7 @@ async def crowd(address: str, first: int, n: int, seconds: float) -> list[Client
 
 
 def strangers(clients: list[Client], scope: models.Scope) -> int:
-    """How many answers are not of the text that was sent: other tokens on the axes, or other weights than models'."""
+    """Return how many answers do not match the text sent: other tokens on the axes, or weights other than those of `models`."""
     wrong = 0
     for text, answer in (pair for client in clients for pair in client.answers):
         if not answer:
@@ -152,7 +151,7 @@ def strangers(clients: list[Client], scope: models.Scope) -> int:
             continue
         header, arrays = unpack(answer)
         own = [label.as_json() for label in labels(scope.encode(source=text)["source"])]
-        site = scope.run(text, "x").attention[SITE]  # the encoder reads nothing of the target
+        site = scope.run(text, "x").attention[SITE]  # the encoder does not read the target
         same = header["queries"] == own and np.allclose(
             arrays["weights"], site.weights(HEAD), atol=1e-4
         )
@@ -162,7 +161,7 @@ def strangers(clients: list[Client], scope: models.Scope) -> int:
 
 @dataclass(frozen=True)
 class Phase:
-    """One crowd: how long each edit took, the clients with their answers, and the server's processor time, arrivals included."""
+    """One crowd: the duration of each edit, the clients with their answers, and the server's processor time, arrivals included."""
 
     clients: list[Client]
     seconds: np.ndarray
@@ -175,7 +174,7 @@ class Phase:
 
 
 def phase(server: Server, first: int, n: int, seconds: float) -> Phase:
-    """Let n clients edit for so many seconds."""
+    """Let n clients edit for this many seconds."""
     before = server.cpu_seconds()
     clients = asyncio.run(crowd(server.address, first, n, seconds))
     times = np.array([s for client in clients for s in client.seconds])
@@ -188,7 +187,7 @@ def measure(
     seconds: float = SECONDS,
     workers: Sequence[int] = WORKERS,
 ) -> list[Result]:
-    """One client, then each crowd, for each number of server processes."""
+    """Measure one client, then each crowd, for each number of server processes."""
     crowds, seconds = ((3,), 2.0) if short else (crowds, seconds)
     scope = models.load(CHECKPOINT, device="cpu")
     return [result for n in workers for result in _measured(crowds, seconds, n, scope)]
@@ -197,7 +196,7 @@ def measure(
 def _measured(
     crowds: Sequence[int], seconds: float, workers: int, scope: models.Scope
 ) -> list[Result]:
-    """One client, then each crowd. No number comes twice, so that no text does."""
+    """Measure one client, then each crowd. No number is used twice, so no text is either."""
     with serving(APP, workers) as server:
         one, *many = (
             phase(server, sum((1, *crowds)[:i]), n, seconds) for i, n in enumerate((1, *crowds))

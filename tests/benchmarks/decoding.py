@@ -1,4 +1,4 @@
-"""Greedy decoding from the key/value cache beside recomputing the whole prefix for every token, and the cost of a token
+"""Greedy decoding with the key/value cache beside recomputing the whole prefix for every token, and the cost of a token
 by its position."""
 
 from collections.abc import Sequence
@@ -18,11 +18,11 @@ N_TOKENS = 100
 SOURCE = (
     *range(4, 89),
     END,
-)  # what 100 French tokens take in English; random tokens and weights, the work is the same
+)  # the English length of 100 French tokens; tokens and weights are random, the work is the same
 
 
 def decode(model: Transformer, *, use_cache: bool) -> list[float]:
-    """Write 100 tokens; returns the seconds of CPU time that each took."""
+    """Decode 100 tokens and return the seconds of CPU time for each."""
     steps = greedy(model, SOURCE, forced=[7] * N_TOKENS, max_new=N_TOKENS, use_cache=use_cache)
     seconds, start = [], process_time()
     for _ in steps:
@@ -33,12 +33,12 @@ def decode(model: Transformer, *, use_cache: bool) -> list[float]:
 
 
 def late_over_early(seconds: Sequence[float]) -> float:
-    """Median cost of tokens 80–99 over that of tokens 5–24, counted from 0; the first ones still warm up."""
+    """Return the median cost of tokens 80–99 over that of tokens 5–24, counted from 0; the first ones warm up."""
     return median(seconds[80:100]) / median(seconds[5:25])
 
 
 def measure(short: bool = False) -> list[Result]:
-    """One thread, eng-fra's sizes."""
+    """Measure on one thread with eng-fra's sizes."""
     torch.set_num_threads(1)
     model = Transformer(ENG_FRA).eval()
     by_token: dict[bool, list[list[float]]] = {True: [], False: []}

@@ -1,8 +1,8 @@
-"""What a GPU gives: recording a GPT-2 of the smallest released size, and training the Transformer's base model. Wants CUDA.
+"""Speed on a GPU: recording a GPT-2 of the smallest released size, and training the Transformer's base model. Needs CUDA.
 
-Recording stands beside the same pass unrecorded and beside the library's own maps (eager, output_attentions), 1,024 tokens.
+Recording is compared with the same pass unrecorded and with the library's own maps (eager, output_attentions), at 1,024 tokens.
 Training is the trainer's own step (models.training.trainer) on random sentence pairs; its work is counted by
-torch.utils.flop_counter, and the share is of what an 8,192 × 8,192 product in bfloat16 reaches on the same card in the same run.
+torch.utils.flop_counter, and given as a share of the speed of an 8,192 × 8,192 product in bfloat16 on the same card in the same run.
 """
 
 import copy
@@ -36,19 +36,19 @@ from tests.small import Reversal
 N = 1024  # tokens of the recorded pass
 TOKENS = 25_000  # of a batch, on each side (Vaswani et al. 2017, §5.1, on eight GPUs)
 MANY = 4 * TOKENS  # of a batch that keeps a large GPU busy
-LENGTH = 28  # of a sentence, about that of WMT's
+LENGTH = 28  # of a sentence, about as in WMT
 SIDE = 8192  # of the product whose speed is called the peak
 
 
 def clock() -> float:
-    """Seconds, once the GPU has done all it was given."""
+    """Return the time in seconds, once the GPU has finished all its work."""
     torch.cuda.synchronize()
     return perf_counter()
 
 
 @torch.no_grad()
 def measure_recording(dtype: torch.dtype, rounds: int) -> list[Result]:
-    """Time of a recorded pass over a plain one and over one that hands out all maps."""
+    """Return the time of a recorded pass over a plain one and over one that returns all maps."""
     config = transformers.GPT2Config()
     module, eager = (
         transformers.GPT2LMHeadModel._from_config(copy.deepcopy(config), attn_implementation=how)
@@ -82,7 +82,7 @@ def measure_recording(dtype: torch.dtype, rounds: int) -> list[Result]:
 
 
 class Pairs(Reversal):
-    """Random sentence pairs of about the same length, as many as a batch of `tokens` on each side holds."""
+    """Random sentence pairs of about the same length, as many as fit a batch of `tokens` on each side."""
 
     def __init__(self, vocab_size: int, tokens: int) -> None:
         super().__init__()
@@ -105,7 +105,7 @@ class Pairs(Reversal):
 
 
 def trainer(folder: Path, precision: torch.dtype, tokens: int) -> Trainer:
-    """A run of the base model that neither validates nor compiles by itself."""
+    """Return a run of the base model that neither validates nor compiles by itself."""
     config = TransformerConfig.base()
     recipe = Recipe(MIN_COMPILED_STEPS - 1, validate_every=10**6, save_every=10**6, score_cases=0)
     task = Pairs(config.vocab_size, tokens)
@@ -118,7 +118,7 @@ def trainer(folder: Path, precision: torch.dtype, tokens: int) -> Trainer:
 
 
 def flops_of_a_step(made: Trainer) -> int:
-    """Floating-point operations of the forward and backward pass over the first batch."""
+    """Return the floating-point operations of the forward and backward pass over the first batch."""
     share = made._share(next(made.task.batches(1)))
     made.model.train()
     with FlopCounterMode(display=False) as counter:
@@ -129,7 +129,7 @@ def flops_of_a_step(made: Trainer) -> int:
 
 
 def peak() -> float:
-    """Operations a second of a large product of random matrices in bfloat16."""
+    """Return the operations per second of a large product of random matrices in bfloat16."""
     a, b = (torch.randn(SIDE, SIDE, device="cuda", dtype=torch.bfloat16) for _ in range(2))
     times = []
     for _ in range(30):
@@ -147,7 +147,7 @@ def measure_training(
     steps: int,
     highest: float,
 ) -> Result:
-    """Share of the card's peak that a training step reaches."""
+    """Return the share of the card's peak that a training step reaches."""
     torch._dynamo.reset()
     with tempfile.TemporaryDirectory() as folder:
         made = trainer(Path(folder), precision, tokens)
@@ -164,14 +164,14 @@ def measure_training(
         rate = sum(labels[half:]) / sum(seconds[half:])
         share = flops / labels[0] * rate / highest
         first = f"first {seconds[0]:.1f} s, loss {losses[0]:.3f} to {losses[-1]:.3f}"
-        detail = f"{rate:,.0f} target tokens a second, {first}"
+        detail = f"{rate:,.0f} target tokens per second, {first}"
         return Result(
             f"training, {what}: share of {highest / 1e12:.0f} TFLOP/s", (share,), "≥ 0.4", detail
         )
 
 
 def measure(short: bool = False) -> list[Result]:
-    """Recording in both precisions, and training as it is written and compiled; nothing without a GPU."""
+    """Measure recording in both precisions, and training uncompiled and compiled; nothing without a GPU."""
     if not torch.cuda.is_available():
         return []
     rounds, steps = (2, 4) if short else (20, 40)

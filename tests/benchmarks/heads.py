@@ -1,9 +1,9 @@
-"""Every head of a model switched off in turn, in one batched pass, beside one forward pass a head.
+"""Every head of a model switched off in turn, in one batched pass, beside one forward pass per head.
 
     python -m tests.benchmarks.heads
 
-eng-fra with a sentence of 12 tokens, and a GPT-2-small of random weights with 64 tokens. The time of one batch is that on the wall,
-on all cores; the two routes are compared in CPU time.
+The models are eng-fra with a sentence of 12 tokens, and a GPT-2 small with random weights and 64 tokens. The time of one batch is
+wall-clock time on all cores; the two routes are compared in CPU time.
 """
 
 import statistics
@@ -29,7 +29,7 @@ SHORT = (
 
 
 def compare(what: str, scope: Scope, run: Trace, aim: float, rounds: int) -> list[Result]:
-    """Seconds of one batch over `aim`, and over one pass a head. Raises ValueError if the two routes differ."""
+    """Return the seconds of one batch over `aim`, and over one pass per head. Raises ValueError if the two routes differ."""
     metric = LogProbability(0)
     effects = head_effects(scope, run, metric)
     edits = list(effects.edits.values())
@@ -55,7 +55,7 @@ def compare(what: str, scope: Scope, run: Trace, aim: float, rounds: int) -> lis
 
 
 def measure(short: bool = False) -> list[Result]:
-    """Both models."""
+    """Measure both models."""
     config, n = SHORT if short else SIZES
     scope = models.load("eng-fra", device="cpu")
     results = compare("eng-fra, 12 tokens", scope, scope.run(SENTENCE), 0.15, 1 if short else 5)

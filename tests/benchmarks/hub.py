@@ -1,7 +1,7 @@
-"""What recording costs a model of Hugging Face: a GPT-2 of the smallest released size over 1,024 tokens, recorded, beside the same
-pass unrecorded and beside the library's own maps (eager, output_attentions); and what each of them keeps.
+"""The cost of recording a Hugging Face model: a GPT-2 of the smallest released size over 1,024 tokens, recorded, beside the same
+pass unrecorded and beside the library's own maps (eager, output_attentions); and the memory that each keeps.
 
-All cores work, and the clock is the one on the wall: a thread that waits for another takes processor time, too. On a busy machine
+All cores work, and the clock is wall-clock time, since a thread that waits for another takes processor time, too. On a busy machine
 these figures mean nothing."""
 
 import copy
@@ -23,7 +23,7 @@ from tests.benchmarks.side_by_side import Result, in_turns, over, print_table
 
 @torch.no_grad()
 def measure(short: bool = False) -> list[Result]:
-    """Time, recorded over each of the others, and memory."""
+    """Measure time, recorded over each of the others, and memory."""
     n, rounds = (32, 1) if short else (1024, 12)
     config = transformers.GPT2Config()
     module = transformers.GPT2LMHeadModel._from_config(config, attn_implementation="sdpa").eval()
@@ -76,7 +76,7 @@ def _maps(module: torch.nn.Module, ids: torch.Tensor) -> tuple[torch.Tensor, ...
 
 
 def _tensors(recording: Recording) -> list[torch.Tensor]:
-    """All that a recording keeps alive, the model's own parameters apart."""
+    """Return all tensors that a recording keeps alive, except the model's own parameters."""
     found = [
         t
         for site in recording.attention.values()
@@ -92,7 +92,7 @@ def _tensors(recording: Recording) -> list[torch.Tensor]:
 
 
 def _bytes(tensors: Any, module: torch.nn.Module) -> int:
-    """Of memory besides the model's own, each part counted once however many tensors lie in it."""
+    """Return the bytes of memory besides the model's own, each storage counted once however many tensors share it."""
     own = {p.untyped_storage().data_ptr() for p in module.parameters()}
     found = {t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in tensors}
     return sum(size for place, size in found.items() if place not in own)

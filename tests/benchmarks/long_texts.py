@@ -1,10 +1,10 @@
-"""Long texts beside a short one: how long a person with a short text waits while others have long ones read, and what stays in memory.
+"""Long texts beside a short one: the wait of a person with a short text while others run long ones, and the memory that stays in use.
 
     python -m tests.benchmarks.long_texts
 
-Three people send a text of 4,000 tokens each to a GPT-2 of random weights made on the spot, 12 layers × 12 heads, whose ids are typed;
-meanwhile one edits a sentence of the model that is shown first, once a second. The memory is that of the server before the long texts, at
-its highest, and when everyone has gone.
+Three people each send a text of 4,000 tokens to a GPT-2 with random weights, made on the spot with 12 layers × 12 heads, whose ids
+are typed; meanwhile another edits a sentence of the model that is shown first, once a second. The memory is that of the server before
+the long texts, at its highest, and after everyone has left.
 """
 
 import asyncio
@@ -38,19 +38,19 @@ SHORT = (
     4,
 )
 PEOPLE = 3
-PATIENCE = 120  # s until a model must be open
-LIMIT = 480  # s after which a long text that is still being read counts as this long
-LOOK = 0.1  # s between two looks at the memory
+PATIENCE = 120  # s within which a model must be open
+LIMIT = 480  # s after which a long text that is still running counts as this long
+LOOK = 0.1  # s between two readings of the memory
 
 
 class Reader:
-    """A session that shows a folder's model, and asks over the live socket for one text."""
+    """A session that shows a folder's model, and sends one text over the live socket."""
 
     def __init__(self, address: str, folder: str) -> None:
         self.address, self.folder = address, folder
 
     async def arrive(self) -> None:
-        """Open the page until its model stands."""
+        """Open the page and wait until its model is open."""
         self.page = await connect(
             f"ws://{self.address}/_stcore/stream", subprotocols=["streamlit"], max_size=None
         )
@@ -64,7 +64,7 @@ class Reader:
             await asyncio.sleep(0.25)
 
     async def _rerun(self) -> bool:
-        """Run the page once; whether its live socket answers by then."""
+        """Run the page once and return whether its live socket answers afterwards."""
         back = BackMsg()
         back.rerun_script.query_string = f"checkpoint={self.folder}&text=1+2+3"
         await self.page.send(back.SerializeToString())
@@ -81,7 +81,7 @@ class Reader:
                 return is_open and has_head
 
     async def read(self, text: str) -> float:
-        """Return the seconds until the pictures of this text have come, at most LIMIT. Raises ValueError if none do."""
+        """Return the seconds until the pictures of this text have arrived, at most LIMIT. Raises ValueError if none do."""
         start = time.perf_counter()
         await self.live.send(json.dumps({"texts": [text, ""]}))
         with suppress(TimeoutError):
@@ -98,7 +98,7 @@ class Reader:
 async def together(
     server: Server, folder: str, n: int
 ) -> tuple[list[float], list[float], float, float]:
-    """Return the seconds of each long text and of each short edit meanwhile, and the memory before, with every model open and every
+    """Return the seconds of each long text and of each short edit meanwhile, and the memory: before, with every model open and every
     library loaded, and at its highest."""
     readers = [Reader(server.address, folder) for _ in range(PEOPLE)]
     await asyncio.gather(*(reader.arrive() for reader in readers))
@@ -129,7 +129,7 @@ async def _most_memory(server: Server, until: asyncio.Future) -> float:
 
 
 def measure(short: bool = False) -> list[Result]:
-    """A warm server, the long texts beside the short ones, then rest."""
+    """Warm up a server, run the long texts beside the short ones, then let it rest."""
     config, n, rest = SHORT if short else SIZES
     with tempfile.TemporaryDirectory() as folder, serving(APP) as server:
         torch.manual_seed(0)

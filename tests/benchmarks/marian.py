@@ -1,9 +1,9 @@
-"""Hugging Face's Marian of the same sizes: 100 tokens written one after the other, alone and with all attentions, and training
-tokens a second. CTranslate2 writes with the same weights as Marian. Wants the extra "dev".
+"""Hugging Face's Marian with the same sizes: decoding 100 tokens one by one, with and without all attentions, and training tokens
+per second. CTranslate2 decodes with the same weights as Marian. Needs the extra "dev".
 
-Marian runs as it comes, on torch's fused attention; it can hand out attentions only from its own slower one. Every side writes
-tokens of its own random weights, none may end, and both train on the same batches with the same optimiser, towards the same
-smoothed labels: Marian by the loss that its library's Trainer works out, and once more by ours.
+Marian runs as it comes, on torch's fused attention; it can return attentions only from its own slower one. Every side decodes
+with its own random weights and without an end, and both train on the same batches with the same optimiser, towards the same
+smoothed labels: Marian with the loss of its library's Trainer, and once more with ours.
 """
 
 import tempfile
@@ -31,7 +31,7 @@ WRITERS = TransformerConfig(
 
 
 def write(model: Transformer, *, recorded: bool) -> list[int]:
-    """The most probable token that is not </s>, 100 times."""
+    """Decode the most probable token that is not </s>, 100 times."""
 
     def likeliest(log_probs: Tensor) -> int:
         best = int(log_probs.argmax())
@@ -48,7 +48,7 @@ def write(model: Transformer, *, recorded: bool) -> list[int]:
 
 
 def generate_theirs(model: nn.Module, *, attentions: bool) -> Tensor:
-    """The same by Hugging Face's greedy `generate`."""
+    """Decode the same with Hugging Face's greedy `generate`."""
     source = torch.tensor([SOURCE])
     settings = {
         "num_beams": 1,
@@ -64,11 +64,11 @@ def generate_theirs(model: nn.Module, *, attentions: bool) -> Tensor:
 
 
 def ctranslate2_writer(model: nn.Module) -> Callable[[], list[int]]:
-    """Return greedy decoding of 100 tokens by CTranslate2 with the weights of this Marian, in float32 on one thread."""
+    """Return a function that greedily decodes 100 tokens with CTranslate2 and this Marian's weights, in float32 on one thread."""
     from ctranslate2 import Translator
     from ctranslate2.converters.transformers import BartLoader
 
-    # Marian's own loader starts from a zero embedding and drops the last token, as published checkpoints want it
+    # Marian's own loader starts from a zero embedding and drops the last token, as published checkpoints need it
     model.config.normalize_before = model.config.normalize_embedding = False
     spec = BartLoader().get_model_spec(model)
     vocabulary = [str(token) for token in range(WRITERS.vocab_size)]
@@ -92,7 +92,7 @@ def ctranslate2_writer(model: nn.Module) -> Callable[[], list[int]]:
 
 
 def beside_ctranslate2(rounds: int) -> Result:
-    """CTranslate2's time over ours, after a look that it computes what Marian does."""
+    """Return CTranslate2's time over ours, after checking that it computes the same as Marian."""
     rival = marian(WRITERS, "sdpa").eval()
     ours, theirs = Transformer(WRITERS).eval(), ctranslate2_writer(rival)
     if theirs() != generate_theirs(rival, attentions=False)[0, 1:].tolist():
@@ -104,7 +104,7 @@ def beside_ctranslate2(rounds: int) -> Result:
 
 
 def decoding(rounds: int) -> list[Result]:
-    """Theirs over ours, with nothing kept and with every attention of every step kept on both sides."""
+    """Return their time over ours, with nothing kept and with every attention of every step kept on both sides."""
     ours, results = Transformer(WRITERS).eval(), []
     for what, attentions in (("", False), (", attentions kept", True)):
         theirs = marian(WRITERS, "eager" if attentions else "sdpa").eval()
@@ -140,7 +140,7 @@ class MarianLearner(Learner):
 
 
 class AsItComes(Learner):
-    """Their model with the loss that their own Trainer works out of smoothed labels."""
+    """Their model with their own Trainer's loss of smoothed labels."""
 
     def loss(self, batch: Batch) -> Tensor:
         from transformers.trainer_pt_utils import LabelSmoother
@@ -150,7 +150,7 @@ class AsItComes(Learner):
 
 @torch.no_grad()
 def gap_between_losses(batch: Batch) -> float:
-    """Between theirs and ours of one model, in nats per token."""
+    """Return the difference between their loss and ours for one model, in nats per token."""
     model = marian(ENG_FRA, "sdpa")
     learners = [learner(model, [batch]) for learner in (AsItComes, MarianLearner)]
     model.eval()
@@ -159,8 +159,8 @@ def gap_between_losses(batch: Batch) -> float:
 
 
 def training(rounds: int, n_batches: int) -> list[Result]:
-    """Our target tokens a second over Marian's with eng-fra's sizes and batches, as it comes and with our loss; a round is one pass
-    over the batches by each."""
+    """Return our target tokens per second over Marian's with eng-fra's sizes and batches, as it comes and with our loss; a round is one
+    pass over the batches by each."""
     batches, results = random_batches(ENG_FRA.vocab_size, 2048, n_batches), []
     tokens = sum(int((b.labels != NO_LABEL).sum()) for b in batches)
     if (gap := gap_between_losses(batches[0])) > 1e-4:
@@ -181,7 +181,7 @@ def training(rounds: int, n_batches: int) -> list[Result]:
 
 
 def measure(short: bool = False) -> list[Result]:
-    """Decoding and training, one thread."""
+    """Measure decoding and training, on one thread."""
     torch.set_num_threads(1)
     n_decodings, n_trainings, n_batches = (1, 1, 1) if short else (12, 8, 12)
     return [

@@ -1,5 +1,5 @@
-"""All heads as a notebook's picture, 12 layers × 12 heads at 128 tokens: MB of HTML, those of its script apart, and seconds of the
-processor until the HTML is there, over those of the run itself."""
+"""All heads as a notebook's picture, 12 layers × 12 heads at 128 tokens: MB of HTML, without its script, and processor time until
+the HTML is complete, over that of the run itself."""
 
 import gzip
 from pathlib import Path
@@ -20,7 +20,7 @@ LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
 def scope() -> Scope:
-    """An encoder alone of GPT-2's size, random, so that there are LAYERS × HEADS heads and no more."""
+    """Return a random encoder of GPT-2's size, which has exactly LAYERS × HEADS heads."""
     torch.manual_seed(0)
     tokenizer, d_model = Tokenizer.characters(LETTERS), HEADS * D_HEAD
     model = Transformer(
@@ -44,7 +44,7 @@ def measure(short: bool = False) -> list[Result]:
     script = 4 / 3 * len(gzip.compress("".join(OVERVIEW.files.values()).encode()))
     size = f"picture of {LAYERS} × {HEADS} heads, {TOKENS} tokens"
     return [
-        Result(f"{size}: MB of HTML beside its script", ((len(heads(trace)._repr_html_()) - script) / 1e6,), "≤ 1",
+        Result(f"{size}: MB of HTML without its script", ((len(heads(trace)._repr_html_()) - script) / 1e6,), "≤ 1",
                f"its script {script / 1e6:.3f} MB"),
         Result(f"{size}: time over the run's own", over(drawn, ran), "", f"{1000 * min(drawn):.0f} ms"),
     ]  # fmt: skip

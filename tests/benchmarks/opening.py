@@ -1,13 +1,13 @@
-"""The Attention page on a model of somebody else's, 12 layers × 12 heads at 1,024 tokens: from the text given to the page painted,
-in a real browser, over the plain forward pass of the library on as many threads.
+"""The page Attention on a third-party model, 12 layers × 12 heads at 1,024 tokens: the time from a new text to the painted page, in
+a real browser, over the plain forward pass of the library on as many threads.
 
 The model is a GPT-2 of the smallest released size with random weights, in a folder without a tokenizer, so that its ids are typed.
-It is open before the clock starts; every text is another, so that each is a new run. The clock of the page is the browser's own,
-from the input event to the end of the frame in which all heads and the one head are drawn anew (repaint.py). Page and pass take
-turns; the page wants a second core for the browser, the pass does not, so that a busy machine speaks against the page.
+It is open before the clock starts, and every text is new, so that each is a new run. The clock of the page is the browser's own,
+from the input event to the end of the frame in which all heads and the one head are redrawn (repaint.py). Page and pass take turns;
+the page needs a second core for the browser, the pass does not, so a busy machine puts the page at a disadvantage.
 
 In processor time the recorded run takes as long as the plain pass (2.5 s of one core), all heads in blocks 0.7 s, the checks 0.2 s,
-the one head 0.05 s, and, where no head has been chosen yet, the sharpest 0.5 s."""
+the one head 0.05 s, and, if no head has been chosen yet, finding the sharpest 0.5 s."""
 
 import tempfile
 import time
@@ -31,7 +31,7 @@ WARMING = 1  # texts
 
 
 def measure(short: bool = False) -> list[Result]:
-    """Give the page a text, then run the library's own pass, in turns; the first text warms up."""
+    """Give the page a text and run the library's own pass, in turns; the first text warms up."""
     config, n, rounds = SHORT if short else SIZES
     torch.set_num_threads(process.prepare())
     torch.manual_seed(0)

@@ -1,8 +1,8 @@
-"""All heads at a glance, 12 layers × 12 heads at 128 tokens, in a real browser: time to paint, and bytes sent.
+"""All heads of 12 layers × 12 heads at 128 tokens in a real browser: time to paint, and bytes sent.
 
-A key typed asks for the picture of another run of a random model. Its time is from the input event to the end of the
-frame with the new picture, so it holds the weights' computation, their pooling and the way to the browser; the run itself is
-there already. The bytes are all that the server sends for it. A trivial page takes turns with it, for scale.
+Each key typed requests the picture of another run of a random model. Its time is from the input event to the end of the
+frame with the new picture, so it includes computing the weights, pooling them and sending them to the browser; the run itself
+is ready before. The bytes are all that the server sends for it. A trivial page takes turns with it, for scale.
 """
 
 from statistics import median

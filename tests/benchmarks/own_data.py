@@ -1,10 +1,10 @@
-"""Learning from 29,000 sentence pairs: ours beside Hugging Face's Marian of the same sizes, on the same batches with the
-same schedule. Validation loss and cross-attention entropy (1 = flat) over the steps, for both.
+"""Learning from 29,000 sentence pairs: ours beside Hugging Face's Marian with the same sizes, batches and schedule.
+Validation loss and cross-attention entropy (1 = flat) over the steps, for both.
 
     python -m tests.benchmarks.own_data tatoeba-eng-fra.tsv.gz --steps 400 --warmup 400 --max-tokens 2048
 
-A shorter warm-up climbs to the same highest learning rate. Marian needs the extra "dev";
-`--ours-only` goes without, and `--init xavier` shows the collapse that the default avoids.
+A shorter warm-up rises to the same highest learning rate. Marian needs the extra "dev"; `--ours-only` runs without it,
+and `--init xavier` shows the collapse that the default avoids.
 """
 
 import argparse
@@ -32,11 +32,11 @@ PLAN = plan_for("translation", "transformer", N_TRAIN)
 
 Measured = tuple[
     float, float
-]  # validation loss in nats per token, entropy of the cross-attention over its largest
+]  # validation loss in nats per token, entropy of the cross-attention over its maximum
 
 
 def caption_like(path: str, n_train: int) -> tuple[list[Pair], list[Pair], int]:
-    """Training and validation pairs of different sources, drawn with a fixed seed, and the size of their vocabulary."""
+    """Return training and validation pairs with different sources, drawn with a fixed seed, and the size of their vocabulary."""
     rows, found = read_pairs(path), {}
     random.Random(1).shuffle(rows)
     for source, target in rows:
@@ -53,7 +53,7 @@ def caption_like(path: str, n_train: int) -> tuple[list[Pair], list[Pair], int]:
 
 
 def marian(config: TransformerConfig, attention: str = "eager") -> nn.Module:
-    """MarianMTModel with these sizes and the same tokens for padding, start and end, by one of transformers' attentions."""
+    """Return MarianMTModel with these sizes, the same padding, start and end tokens, and one of transformers' attentions."""
     from transformers import MarianConfig, MarianMTModel
 
     c = config
@@ -85,7 +85,7 @@ def their_entropy(model: nn.Module, batch: Batch) -> float:
 
 
 class Learner:
-    """A model on its way: `step` trains it on one batch, `measured` validates it."""
+    """A model in training: `step` trains it on one batch, `measured` validates it."""
 
     def __init__(
         self, model: nn.Module, logits: Callable[[Batch], Tensor], entropy: Callable[[Batch], float]
@@ -134,7 +134,7 @@ def learners(config: TransformerConfig, seed: int, *, ours_only: bool) -> dict[s
 
 
 def run(options: argparse.Namespace) -> Iterator[tuple[int, dict[str, Measured]]]:
-    """(step, each one's measurement) every so many steps."""
+    """Yield (step, the measurement of each) at regular steps."""
     train, valid, vocab_size = caption_like(options.data, options.pairs)
     config = TransformerConfig(
         vocab_size, **PLAN.sizes | {"init": options.init, "dropout": options.dropout}
@@ -165,7 +165,7 @@ def run(options: argparse.Namespace) -> Iterator[tuple[int, dict[str, Measured]]
 
 
 def measure(short: bool = False) -> list[Result]:
-    """Two steps of both on made-up pairs. Raises ValueError if not `short`: the figures need a file of sentence pairs."""
+    """Make two steps of both on made-up pairs. Raises ValueError if not `short`: the figures need a file of sentence pairs."""
     if not short:
         raise ValueError("the figures need a file: python -m tests.benchmarks.own_data FILE")
     rng = random.Random(0)
@@ -197,7 +197,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def main() -> None:
-    """Print how far both have come, every so many steps."""
+    """Print the progress of both at regular steps."""
     for step, found in run(_parser().parse_args()):
         row = "   ".join(
             f"{name} {loss:.4f} nats, entropy {entropy:.4f}"

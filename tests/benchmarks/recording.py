@@ -1,4 +1,4 @@
-"""What recording a forward pass costs: time beside the same pass unrecorded, memory beside all heads' weights kept."""
+"""The cost of recording a forward pass: time beside the same pass unrecorded, memory beside the weights of all heads."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -21,7 +21,7 @@ TWELVE = TransformerConfig(
 
 
 def run(model: Transformer, n: int) -> Tensor:
-    """One forward pass over n source and, if the model has a decoder, n target tokens."""
+    """Make one forward pass over n source and, if the model has a decoder, n target tokens."""
     source, target = torch.randint(
         4, model.config.vocab_size, (2, 1, n), generator=torch.Generator().manual_seed(1)
     )
@@ -38,7 +38,7 @@ def run_recorded(model: Transformer, n: int) -> Recording:
 
 
 def bytes_kept(recording: Recording, model: nn.Module) -> int:
-    """Bytes of all tensors that live as long as the recording does: each storage once, the model's own not counted."""
+    """Return the bytes of all tensors that live as long as the recording: each storage once, without the model's own."""
     own = {t.untyped_storage().data_ptr() for t in (*model.parameters(), *model.buffers())}
     storages = {
         t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in tensors_in(recording)
@@ -47,7 +47,7 @@ def bytes_kept(recording: Recording, model: nn.Module) -> int:
 
 
 def tensors_in(thing: object) -> Iterator[Tensor]:
-    """Every tensor reached from `thing` through containers, attributes and closures; a module's own are left out."""
+    """Yield every tensor reachable from `thing` through containers, attributes and closures, except those of modules."""
     if isinstance(thing, Tensor):
         yield thing
     elif isinstance(thing, Mapping):
@@ -63,12 +63,12 @@ def tensors_in(thing: object) -> Iterator[Tensor]:
 
 
 def bytes_of_all_weights(recording: Recording) -> int:
-    """What the weights of all heads would take, one float32 a cell."""
+    """Return the bytes that the weights of all heads would take, one float32 per cell."""
     return sum(4 * site.n_heads * site.allowed().numel() for site in recording.attention.values())
 
 
 def measure_time(rounds: int) -> Result:
-    """Time both passes at 512 tokens, eng-fra's sizes."""
+    """Time both passes at 512 tokens with eng-fra's sizes."""
     model = Transformer(ENG_FRA).eval()
     recorded, plain = in_turns(partial(run_recorded, model, 512), partial(run, model, 512), rounds)
     return Result(
@@ -79,7 +79,7 @@ def measure_time(rounds: int) -> Result:
 
 
 def measure_memory(n_decoder_layers: int, n: int) -> Result:
-    """A fresh recording of n tokens, with and without a decoder behind the encoder of 12 layers × 12 heads."""
+    """Measure a fresh recording of n tokens, with or without a decoder after the encoder of 12 layers × 12 heads."""
     model = Transformer(replace(TWELVE, n_decoder_layers=n_decoder_layers)).eval()
     recording = run_recorded(model, n)
     kept, weights = bytes_kept(recording, model), bytes_of_all_weights(recording)
@@ -93,7 +93,7 @@ def measure_memory(n_decoder_layers: int, n: int) -> Result:
 
 
 def measure(short: bool = False) -> list[Result]:
-    """Time and memory, one thread."""
+    """Measure time and memory, on one thread."""
     torch.set_num_threads(1)
     n = 16 if short else 1024
     return [measure_time(1 if short else 30), measure_memory(0, n), measure_memory(12, n)]

@@ -1,4 +1,4 @@
-"""Training tokens a second: our recurrent encoder-decoders against torch's own modules put together as usual.
+"""Training tokens per second: our recurrent encoder-decoders against torch's own modules combined in the usual way.
 
 The rival is nn.GRU or nn.RNN for both sides, stepped one token at a time where each step must align first, with the same
 attention written with nn.Linear. It starts from the same weights and gives the same logits, which is checked before
@@ -24,7 +24,7 @@ MAX_TOKENS, N_BATCHES = 2048, 4
 
 
 class Rival(nn.Module):
-    """The model of one configuration from torch's modules, with our weights."""
+    """The model of one configuration, built from torch's modules with our weights."""
 
     def __init__(self, ours: Seq2Seq) -> None:
         super().__init__()
@@ -98,7 +98,7 @@ class Rival(nn.Module):
 
 
 def compare(what: str, config: Seq2SeqConfig, *, short: bool) -> Result:
-    """Our target tokens a second over the rival's; a round is one pass over the batches by each."""
+    """Return our target tokens per second over the rival's; a round is one pass over the batches by each."""
     rounds, n_batches = (1, 1) if short else (8, N_BATCHES)
     batches = random_batches(config.vocab_size, MAX_TOKENS, n_batches)
     torch.manual_seed(1)
@@ -119,7 +119,7 @@ def compare(what: str, config: Seq2SeqConfig, *, short: bool) -> Result:
 
 
 def measure(short: bool = False) -> list[Result]:
-    """The recipes of eng-fra-rnn and eng-fra-bahdanau, and Elman's cell in them; one thread."""
+    """Measure the recipes of eng-fra-rnn and eng-fra-bahdanau, and these with Elman's cell, on one thread."""
     torch.set_num_threads(1)
     results = []
     for model in ("rnn", "bahdanau"):

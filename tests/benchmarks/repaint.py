@@ -1,10 +1,10 @@
 """From a key pressed to the new picture painted, in a real browser: each page of the app beside a trivial page.
 
-Both run with the app's settings, in one Chromium, and take turns key by key, without a rest, as one types; each page of the
-app has a name of its own in the sentence, so that it finds no run that another made. The time is the browser's own: from the
-input event to the end of the frame in which every picture of the page has been drawn anew and the strip above shows the new
-text; for the trivial page, in which the text is echoed. After each key the tokens in the picture are held against the text.
-Beside it, in the same run, the model's own passes for the page are timed without the app: a page cannot be faster than these.
+Both run with the app's settings, in one Chromium, and take turns key by key, without a pause, as in typing; each page of the
+app has its own name in the sentence, so that it finds no run of another page. The time is the browser's own: from the input
+event to the end of the frame in which every picture of the page has been redrawn and the strip above shows the new text; for
+the trivial page, in which the text is echoed. After each key the tokens in the picture are compared with the text.
+In the same run, the model's own passes for the page are timed without the app: a page cannot be faster than these.
 """
 
 import re
@@ -23,7 +23,7 @@ from tests.benchmarks.serving import APP, SCRIPTS, served
 from tests.benchmarks.side_by_side import Result, over, print_table
 from tests.served_app import CHROMIUM, FLAGS
 
-TYPED = "{} told us that he reads a book"  # no text twice: every key is a new run, a space goes with its letter
+TYPED = "{} told us that he reads a book"  # no text twice: every key is a new run; a space is typed with the next letter
 SECOND, SECOND_TARGET = "Where did you buy this hat?", "Où as-tu acheté ce chapeau ?"
 WARMING = 3  # keys
 
@@ -59,20 +59,20 @@ def _run(scope: Scope, text: str) -> None:
 
 
 def _run_masked(scope: Scope, text: str) -> None:
-    """One run, then the batch of the text and a second one."""
+    """Make one run, then the batch of the text and a second one."""
     ids = scope.run(text).streams["target"].ids[1:]
     run_masked(scope, [(text, None), (SECOND, SECOND_TARGET)], generated_tokens=(ids, ()))
 
 
 def _run_decoding(scope: Scope, text: str) -> None:
-    """One run, then the same text written step by step with every step recorded."""
+    """Make one run, then decode the same text step by step with every step recorded."""
     trace = scope.run(text)
     autoregressive(scope.model, trace.streams["source"].ids, Method())
 
 
 @dataclass(frozen=True)
 class View:
-    """A page to measure: its address, its pictures, the element with the text that was run, and where its tokens stand."""
+    """A page to measure: its address, its pictures, the element with the text that was run, and the place of its tokens."""
 
     name: str
     address: str
@@ -82,7 +82,7 @@ class View:
     box: str = "source"  # the field that is typed into
     goal: str = "≤ 2"
     needs: str = ""  # a shipped checkpoint; without it the page is left out
-    passes: Callable[[Scope, str], None] = _run  # what the model computes for the page
+    passes: Callable[[Scope, str], None] = _run  # the model's computation for the page
 
 
 TRIVIAL = View("a trivial page", "", (), "[data-testid=stText]")
@@ -131,29 +131,29 @@ VIEWS = (
 
 
 def new_page(browser: Browser) -> Page:
-    """An empty page of a projector's size."""
+    """Return an empty page of a projector's size."""
     return browser.new_page(viewport={"width": 1280, "height": 720})
 
 
 def opened(page: Page, address: str, view: View) -> Page:
-    """The page with the cursor in its first text box, all of it selected, once its pictures are there and it rests."""
+    """Return the page at rest, with all its pictures and its first text box selected."""
     page.set_default_timeout(120_000)
     page.goto(f"http://{address}/{view.address}")
     page.wait_for_selector(
         view.text, state="attached"
-    )  # the line of the answer may hide what was run
+    )  # the line of the answer may hide the text that was run
     page.evaluate(WATCH)
     page.wait_for_function("(pictures) => drawn(pictures).every(Boolean)", arg=view.pictures)
     page.evaluate("() => rest()")
-    if view.address:  # of the app, which stands behind an outline until then and takes no key
+    if view.address:  # the app is behind an outline until then, and takes no key
         page.wait_for_selector("html[data-shown]", state="attached")
     page.locator(f".st-key-{view.box} :is(input, textarea)").first.press("Control+a")
     return page
 
 
 def edit(page: Page, view: View, key: str) -> float:
-    """Milliseconds from the key to the end of the frame that shows what it changed. Raises AssertionError if that is not
-    the new text."""
+    """Return the milliseconds from the key to the end of the frame that shows its change. Raises AssertionError if that is
+    not the new text."""
     page.bring_to_front()
     page.evaluate("() => rest()")
     page.evaluate("(what) => watch(what)", [view.text, view.pictures])
@@ -173,14 +173,14 @@ def edit(page: Page, view: View, key: str) -> float:
 
 
 def _passes(view: View, scope: Scope, text: str) -> float:
-    """Milliseconds that the model takes for what the page shows of this text."""
+    """Return the milliseconds of the model's passes for this page and text."""
     start = time.perf_counter()
     view.passes(scope, text)
     return 1e3 * (time.perf_counter() - start)
 
 
 def _compared(view: View, times: list[tuple[float, float, float]]) -> list[Result]:
-    """The page over the trivial one, and over that and the model's passes together."""
+    """Return the page's time over the trivial one's, and over the sum of that and the model's passes."""
     ours, trivial, passes = zip(*times, strict=True)
     floor = [page + model for page, model in zip(trivial, passes, strict=True)]
     note = f"{median(ours):.0f} against {median(trivial):.0f} ms"
@@ -196,7 +196,7 @@ def _compared(view: View, times: list[tuple[float, float, float]]) -> list[Resul
 
 
 def measure(short: bool = False) -> list[Result]:
-    """Two servers, one browser, one page of the app after the other; the first keys warm up."""
+    """Measure with two servers and one browser, one page of the app after another; the first keys warm up."""
     results, warming = [], 1 if short else WARMING
     with (
         served(APP) as app,

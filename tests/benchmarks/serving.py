@@ -1,4 +1,4 @@
-"""A Streamlit script served for a measurement: in a process of its own, on a free port, with the app's settings."""
+"""A Streamlit script served for a measurement: in a separate process, on a free port, with the app's settings."""
 
 import os
 import shutil
@@ -22,7 +22,7 @@ TAIL = 8000  # characters of a server's log that are shown when something fails
 
 @dataclass(frozen=True)
 class Server:
-    """A running server, its address without "http://"."""
+    """A running server; its address has no "http://"."""
 
     address: str
     process: subprocess.Popen
@@ -35,7 +35,7 @@ class Server:
         return sum(int(time[11]) + int(time[12]) for time in times) / os.sysconf("SC_CLK_TCK")
 
     def resident_mb(self) -> float:
-        """Memory of the server and its workers that is resident now (Linux only)."""
+        """Resident memory of the server and its workers (Linux only)."""
         sizes = (Path(f"/proc/{pid}/statm").read_text().split() for pid in self._processes())
         return sum(int(size[1]) for size in sizes) * os.sysconf("SC_PAGE_SIZE") / 2**20
 
@@ -47,9 +47,9 @@ class Server:
 
 @contextmanager
 def serving(script: Path, workers: int = 1) -> Iterator[Server]:
-    """Serve the script until the block ends; the app by several workers. If the block fails, the end of the server's log goes to stderr."""
+    """Serve the script until the block ends, the app with several workers. If the block fails, print the end of the log to stderr."""
     with tempfile.TemporaryDirectory() as folder:
-        if script != APP:  # Streamlit reads the settings that lie next to the script
+        if script != APP:  # Streamlit reads the settings next to the script
             settings = Path(folder, ".streamlit")
             settings.mkdir()
             shutil.copy(APP.parent / ".streamlit" / "config.toml", settings)
@@ -72,7 +72,7 @@ def serving(script: Path, workers: int = 1) -> Iterator[Server]:
 
 @contextmanager
 def served(script: Path) -> Iterator[str]:
-    """Serve the script until the block ends; gives its address alone."""
+    """Serve the script until the block ends, and give only its address."""
     with serving(script) as server:
         yield server.address
 

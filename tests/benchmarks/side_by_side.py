@@ -1,4 +1,4 @@
-"""Timing two things in turns, so that whatever else the machine does falls on both alike."""
+"""Timing two things in turns, so that other load on the machine affects both equally."""
 
 import statistics
 import time
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Result:
-    """One line of a table: what was compared, median ratio (min–max) over the rounds, and what to aim for."""
+    """One line of a table: the comparison, the median ratio (min–max) over the rounds, and the aim."""
 
     what: str
     ratios: tuple[float, ...]
@@ -22,7 +22,7 @@ class Result:
 
 
 def print_table(results: Sequence[Result]) -> None:
-    """The table of all results."""
+    """Print the table of all results."""
     print(f"\n{'':<66} {'median':>6} {'(min–max)':<14} {'aim':<8}")
     for result in results:
         print(result)
@@ -34,10 +34,10 @@ def in_turns(
     rounds: int,
     clock: Callable[[], float] = time.process_time,
 ) -> tuple[list[float], list[float]]:
-    """Seconds of `first` and of `second` in each round, after one round to warm up; who begins alternates.
+    """Return the seconds of `first` and of `second` in each round, after one round to warm up; the order alternates.
 
-    The clock is this process's CPU time: on a busy machine it is steadier than the clock on the wall, and on an idle
-    one, with one thread, it is the same."""
+    The clock is this process's CPU time: on a busy machine it is steadier than wall-clock time, and on an idle one, with
+    one thread, it is the same."""
     seconds: tuple[list[float], list[float]] = ([], [])
     for turn in range(rounds + 1):
         for which in (0, 1) if turn % 2 else (1, 0):
@@ -48,5 +48,5 @@ def in_turns(
 
 
 def over(first: Sequence[float], second: Sequence[float]) -> tuple[float, ...]:
-    """first / second, round by round."""
+    """Return first / second, round by round."""
     return tuple(a / b for a, b in zip(first, second, strict=True))

@@ -1,9 +1,9 @@
-"""Training tokens a second: our Transformer against torch.nn.Transformer of the same function.
+"""Training tokens per second: our Transformer against torch.nn.Transformer computing the same function.
 
 The rival has the same embedding, positions, pre-softmax, loss, optimiser and starting weights, and with dropout off the
-same logits, which is checked before anything is timed. Dropout stands in the same places too: torch has two more, on
-the attention weights and inside the feed-forward layer, and two last LayerNorms; "as it comes" is the rival with all of
-these. Of torch's two ways to say "causal" the rival takes the faster one.
+same logits, which is checked before anything is timed. Dropout is in the same places, too; torch adds two more, on the
+attention weights and inside the feed-forward layer, and two final LayerNorms: "as it comes" is the rival with all of
+these. Of torch's two ways to request a causal mask, the rival uses the faster one.
 """
 
 import math
@@ -22,7 +22,7 @@ from models.training.objectives import label_smoothed_loss
 from tests.benchmarks.recording import ENG_FRA
 from tests.benchmarks.side_by_side import Result, in_turns, over, print_table
 
-SIZES = {  # what → (model, source + target tokens a batch, batches)
+SIZES = {  # name → (model, source + target tokens per batch, batches)
     "eng-fra's recipe": (ENG_FRA, 2048, 4),
     "d_model 512": (TransformerConfig(6000, n_encoder_layers=3, n_decoder_layers=3), 1024, 2),
 }
@@ -49,7 +49,9 @@ class Rival(nn.Module):
             c.dropout,
             batch_first=True,
         )
-        self.core.encoder.use_nested_tensor = False  # a path for inference only, and it warns
+        self.core.encoder.use_nested_tensor = (
+            False  # this path is for inference only, and gives a warning
+        )
         if not as_it_comes:
             self._like(ours)
 
@@ -75,7 +77,7 @@ class Rival(nn.Module):
         )
 
     def _like(self, ours: Transformer) -> None:
-        """Our weights, and nothing we do not have."""
+        """Copy our weights, and remove everything that we do not have."""
         self.core.encoder.norm = self.core.decoder.norm = None
         for stack, our_stack in (
             (self.core.encoder, ours.encoder),
@@ -105,7 +107,7 @@ def _copy_attention(theirs: nn.MultiheadAttention, ours: nn.Module) -> None:
 
 
 def random_batches(vocab_size: int, max_tokens: int, n: int, seed: int = 1) -> list[Batch]:
-    """Random tokens in sentences as long as those of the eng-fra pairs: 8.4 ± 3.2 source, 9.8 ± 3.9 target tokens."""
+    """Return random tokens in sentences as long as the eng-fra pairs: 8.4 ± 3.2 source, 9.8 ± 3.9 target tokens."""
     rng = random.Random(seed)
     sources = [round(rng.lognormvariate(math.log(7.8), 0.37)) for _ in range(20_000)]
     lengths = [(s, max(1, round(s * rng.lognormvariate(math.log(1.14), 0.15)))) for s in sources]
@@ -150,14 +152,14 @@ class Learner:
 
 
 def largest_difference(ours: nn.Module, rival: nn.Module, batch: Batch) -> float:
-    """Between the two models' logits of one batch with dropout off, over real positions."""
+    """Return the largest difference between the two models' logits for one batch with dropout off, over real positions."""
     with torch.no_grad():
         a, b = (m.eval()(*batch.inputs) for m in (ours, rival))
     return float((a - b)[batch.labels != NO_LABEL].abs().max())
 
 
 def compare(what: str, *, as_it_comes: bool, short: bool) -> Result:
-    """Our target tokens a second over the rival's; a round is one pass over the batches by each."""
+    """Return our target tokens per second over the rival's; a round is one pass over the batches by each."""
     config, max_tokens, n_batches = SIZES[what]
     rounds, n_batches = (1, 1) if short else (8, n_batches)
     batches = random_batches(config.vocab_size, max_tokens, n_batches)
@@ -177,7 +179,7 @@ def compare(what: str, *, as_it_comes: bool, short: bool) -> Result:
 
 
 def measure(short: bool = False) -> list[Result]:
-    """Both sizes, one thread."""
+    """Measure both sizes, on one thread."""
     torch.set_num_threads(1)
     return [
         *(compare(what, as_it_comes=False, short=short) for what in SIZES),

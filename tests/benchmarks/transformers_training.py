@@ -1,9 +1,9 @@
-"""Training tokens a second of GPT and of BERT beside the same models in Hugging Face's transformers. Wants the extra "dev".
+"""Training tokens per second of GPT and of BERT beside the same models in Hugging Face's transformers. Needs the extra "dev".
 
-Theirs run on torch's fused attention and without its dropout, which ours have not. Both sides of a pair have as many parameters,
-the same activation, batches and optimiser. GPT is measured with GPT-2's own GELU, the tanh form, which theirs writes out step by
-step, and with the form by erf, which is one call of torch on both sides. Each side's loss is its own; of BERT ours gives logits at
-the hidden places alone, theirs everywhere.
+Theirs run on torch's fused attention and without attention dropout, which ours do not have. Both sides of a pair have as many
+parameters and the same activation, batches and optimiser. GPT is measured with GPT-2's own GELU, the tanh form, which theirs
+computes step by step, and with the erf form, which is one call of torch on both sides. Each side uses its own loss; for BERT,
+ours computes logits at the masked positions only, theirs at all.
 """
 
 import random
@@ -27,13 +27,13 @@ GPT_SIZES = GPTConfig(VOCAB, d_model=120, n_heads=6, n_layers=4, n_ctx=128, drop
 BERT_SIZES = BERTConfig(VOCAB, d_model=128, n_heads=4, n_layers=4, n_ctx=128, dropout=0.1)
 THEIR_NAMES = {"gelu tanh": "gelu_new", "gelu": "gelu"}
 N_BATCHES, ROWS = 4, 16
-SHARE = 0.15  # of a row's tokens that BERT guesses
+SHARE = 0.15  # share of a row's tokens that BERT predicts
 
 Loss = Callable[[nn.Module, Batch], Tensor]
 
 
 def gpt2(c: GPTConfig) -> nn.Module:
-    """GPT-2 with a language model's head, its activation by their name for ours."""
+    """Return GPT-2 with a language model's head and our activation under their name."""
     from transformers import GPT2Config, GPT2LMHeadModel
 
     return GPT2LMHeadModel(GPT2Config(
@@ -44,7 +44,7 @@ def gpt2(c: GPTConfig) -> nn.Module:
 
 
 def bert(c: BERTConfig) -> nn.Module:
-    """BERT with the heads of its pre-training."""
+    """Return BERT with the heads of its pre-training."""
     from transformers import BertConfig, BertForPreTraining
 
     return BertForPreTraining(BertConfig(
@@ -55,7 +55,7 @@ def bert(c: BERTConfig) -> nn.Module:
 
 
 def text_batches() -> list[Batch]:
-    """Rows of one length, of which every token is to be predicted."""
+    """Return rows of one length, in which every token is to be predicted."""
     rng = random.Random(1)
     rows = [
         [rng.randrange(4, VOCAB) for _ in range(GPT_SIZES.n_ctx + 1)]
@@ -68,7 +68,7 @@ def text_batches() -> list[Batch]:
 
 
 def masked_batches() -> list[Batch]:
-    """Rows of two texts, of which some tokens are to be guessed."""
+    """Return rows of two texts, in which some tokens are to be predicted."""
     rng = random.Random(2)
 
     def row() -> Masked:
@@ -81,7 +81,7 @@ def masked_batches() -> list[Batch]:
 
 
 def our_loss(objective: Callable[..., dict[str, Tensor]], model: nn.Module, batch: Batch) -> Tensor:
-    """As models.training.trainer.Trainer adds it up."""
+    """Return the loss as models.training.trainer.Trainer adds it up."""
     losses = objective(model(*batch.inputs), batch, 0.0)
     return losses[LABEL_BATCH] / batch.n_labels + (
         losses[CLASS_BATCH] / batch.n_classes if CLASS_BATCH in losses else 0.0
@@ -89,13 +89,13 @@ def our_loss(objective: Callable[..., dict[str, Tensor]], model: nn.Module, batc
 
 
 def gpt2_loss(model: nn.Module, batch: Batch) -> Tensor:
-    """Their loss, which leaves out the first token of a row, where ours leaves out none."""
+    """Return their loss, which leaves out the first token of a row; ours leaves out none."""
     (ids,) = batch.inputs
     return model(input_ids=ids, labels=ids).loss
 
 
 def bert_loss(model: nn.Module, batch: Batch) -> Tensor:
-    """Their loss of the masked tokens and of the pair, as they come: logits at every position."""
+    """Return their own loss of the masked tokens and of the pair, with logits at every position."""
     ids, segments, positions = batch.inputs
     labels = torch.full_like(ids, -100).scatter(1, positions, batch.labels)
     return model(
@@ -131,8 +131,8 @@ def compare(
     batches: list[Batch],
     rounds: int,
 ) -> Result:
-    """Our tokens a second over theirs; a round is one pass over the batches by each. Raises ValueError where they are of two
-    sizes."""
+    """Return our tokens per second over theirs; a round is one pass over the batches by each. Raises ValueError if their sizes
+    differ."""
     sizes = [sum(p.numel() for p in model.parameters()) for model in (ours, theirs)]
     if sizes[0] != sizes[1]:
         raise ValueError(
@@ -151,7 +151,7 @@ def compare(
 
 
 def measure(short: bool = False) -> list[Result]:
-    """GPT and BERT, one thread."""
+    """Measure GPT and BERT, on one thread."""
     torch.set_num_threads(1)
     torch.manual_seed(1)
     rounds, n_batches = (1, 1) if short else (8, N_BATCHES)

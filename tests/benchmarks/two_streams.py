@@ -1,7 +1,6 @@
-"""What XLNet's query stream costs: a pass of both streams over one of the content stream alone, whose numbers are the same.
+"""The cost of XLNet's query stream: a pass of both streams over one of the content stream alone, whose numbers are the same.
 
-Keys, values and the vectors of the distances are worked out once for both, so that two streams are to cost no more than 2.2
-times one."""
+Keys, values and the vectors of the distances are computed once for both, so two streams should cost at most 2.2 times one."""
 
 import torch
 from torch import Tensor
@@ -9,7 +8,7 @@ from torch import Tensor
 from models.architectures.xlnet import XLNET_CONTENT, XLNET_QUERY, XLNet, XLNetConfig
 from tests.benchmarks.side_by_side import Result, in_turns, over, print_table
 
-SIZES = {  # what → (sizes, texts, tokens each)
+SIZES = {  # name → (sizes, texts, tokens each)
     "the shipped sizes, 16 tokens": (XLNetConfig(4000, 128, 4, 4, 128, dropout=0.0), 64, 16),
     "the shipped sizes, 128 tokens": (XLNetConfig(4000, 128, 4, 4, 128, dropout=0.0), 8, 128),
     "XLNet-Base, 2 layers, 128 tokens": (XLNetConfig(4000, n_layers=2, dropout=0.0), 2, 128),
@@ -17,8 +16,8 @@ SIZES = {  # what → (sizes, texts, tokens each)
 
 
 def compare(what: str, rounds: int, passes: int = 2) -> Result:
-    """Seconds of both streams over seconds of the content stream, forward, in random orders. Raises ValueError if the content
-    stream is another one beside the query stream."""
+    """Return the seconds of both streams over those of the content stream, forward, in random orders. Raises ValueError if the
+    content stream differs when the query stream runs, too."""
     config, n_texts, n = SIZES[what]
     torch.manual_seed(1)
     model = XLNet(config).eval()
@@ -41,7 +40,7 @@ def compare(what: str, rounds: int, passes: int = 2) -> Result:
 
 
 def measure(short: bool = False) -> list[Result]:
-    """All sizes, one thread."""
+    """Measure all sizes, on one thread."""
     torch.set_num_threads(1)
     return [compare(what, 1 if short else 6) for what in SIZES]
 

@@ -160,8 +160,8 @@ def test_the_record_describes_the_training(scope):
     assert record["scores"]["cases"] >= (500 if scope.name in CLASSIFIED else 1000)
     validated = [row["validation loss"] for row in record["curve"] if "validation loss" in row]
     assert len(validated) >= 4
-    # a stack without residual connections does not learn; of 2,000 sentences the right class is found more often, though with less
-    # and less doubt where it is not
+    # a stack without residual connections does not learn; on 2,000 sentences the class is right more and more often, but wrong
+    # answers are given with more and more confidence
     if scope.name not in ("dates-stacked", *CLASSIFIED):
         assert validated[-1] < validated[0]
     if scope.name in TEXTS:
@@ -199,7 +199,7 @@ def test_the_recorded_command_gives_that_recipe_and_those_sizes(scope):
 def wants(path: Path, whose: str) -> None:
     """Skip the test if the file is missing; fail it under CI, where a skip would go unnoticed."""
     if not path.exists():
-        wanted = f"{path} is not there: {whose} scores want it; ATTNSCOPE_DATA says in which folder"
+        wanted = f"{path} is missing: {whose} scores need it; set ATTNSCOPE_DATA to its folder"
         if os.environ.get("CI"):
             pytest.fail(wanted)
         pytest.skip(wanted)
@@ -589,7 +589,7 @@ def test_a_missing_data_folder_skips_a_test_and_fails_it_under_ci(monkeypatch):
         monkeypatch.setenv("CI", where)
         with pytest.raises(
             outcome,
-            match=re.escape(str(nowhere)) + r" is not there.*ATTNSCOPE_DATA says in which folder",
+            match=re.escape(str(nowhere)) + r" is missing.*set ATTNSCOPE_DATA to its folder",
         ):
             held_out.__wrapped__("translation")
 

@@ -58,7 +58,7 @@ def pages(run: CurrentRun) -> dict[str, Pictures]:
     return drawn
 
 
-def test_every_page_shows_ticks_alone(scope):
+def test_every_check_of_every_page_passes(scope):
     run = CurrentRun(scope, scope.run(*readable_examples(scope)[0]))
     looks = {
         page: [look for look, _ in drawn["checks"]["rows"]] for page, drawn in pages(run).items()
@@ -68,7 +68,7 @@ def test_every_page_shows_ticks_alone(scope):
     ] == []
 
 
-def test_every_head_of_the_next_examples_shows_ticks_alone(scope):
+def test_every_check_of_every_head_passes_for_the_next_examples(scope):
     for texts in readable_examples(scope)[1:3]:
         trace = scope.run(*texts)
         assert [
@@ -83,7 +83,7 @@ def test_every_head_of_the_next_examples_shows_ticks_alone(scope):
                 assert [(site.name, head, check) for check in checks if not check.passed] == []
 
 
-def test_the_ticks_stay_if_a_machine_adds_in_another_order(scope, monkeypatch):
+def test_the_checks_pass_if_a_machine_adds_in_another_order(scope, monkeypatch):
     """The sums over the features of q and k are taken in three other orders, which in float32 changes the last digits of scores."""
     kernel = similarity.F.scaled_dot_product_attention
     texts = readable_examples(scope)[0]

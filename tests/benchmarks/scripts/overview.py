@@ -1,4 +1,4 @@
-"""All heads of a random model of 12 layers × 12 heads at a glance, 128 tokens; every key typed draws the next run."""
+"""All heads of a random model of 12 layers × 12 heads at 128 tokens; every key typed draws the next run."""
 
 from pathlib import Path
 
@@ -16,12 +16,12 @@ from viz_app.drawing.overview import overview
 from viz_app.session import process
 
 LAYERS, HEADS, TOKENS, D_HEAD = 12, 12, 128, 16
-RUNS = 30  # Streamlit does not send again what it has sent before, so no picture comes twice
+RUNS = 30  # Streamlit does not send the same data again, so every picture differs
 
 
 @st.cache_resource
 def runs() -> list[Trace]:
-    """An encoder alone, so that there are LAYERS × HEADS heads and no more; the end mark is the last token."""
+    """Yield runs of an encoder alone, which has exactly LAYERS × HEADS heads; the end token is the last token."""
     torch.manual_seed(0)
     tokenizer, d_model = Tokenizer.characters("ab"), HEADS * D_HEAD
     model = Transformer(

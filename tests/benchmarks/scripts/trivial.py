@@ -1,4 +1,4 @@
-"""The least that Streamlit can do with a text box that is live while one types: echo it."""
+"""The least that Streamlit can do with a text box that is live while typing: echo it."""
 
 import streamlit as st
 
