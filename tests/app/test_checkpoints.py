@@ -335,7 +335,7 @@ def test_a_shared_app_accesses_the_disk_the_same_way_whatever_the_name(
     assert len(set(asked_for.values())) == 1
 
 
-def test_the_page_offers_and_opens_what_is_offered(
+def test_the_page_offers_and_opens_the_offered_checkpoints(
     shelf: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     share(monkeypatch)

@@ -40,7 +40,7 @@ def test_a_text_that_is_too_long_is_cut_with_a_note_until_another_is_typed() -> 
     assert said(app, "note source")["look"] == "note"
 
 
-def test_the_offer_to_shorten_keeps_all_that_fits_and_shows_what_it_cuts() -> None:
+def test_shortening_keeps_all_that_fits_and_shows_the_cut() -> None:
     scope, text = letters("gpt", n_ctx=9), "abcdeedcbaabc"
     field = scope.model.text_fields[0]
     offer = shortening_offer(scope, (text, ""), field)

@@ -45,7 +45,7 @@ def with_data(app: AppTest, name: str = "<img src=x>.tsv") -> own_data.OwnData:
     return data
 
 
-def test_without_data_nothing_can_begin_and_the_box_says_what_is_expected() -> None:
+def test_without_data_nothing_can_begin_and_the_box_names_the_expected_form() -> None:
     app = page()
     assert app.button(key="train-start").disabled
     assert text.NO_DATA in next_run(app)

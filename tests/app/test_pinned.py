@@ -183,7 +183,7 @@ def test_a_pinned_run_that_cannot_be_shown_is_reported_and_the_page_stays(asked,
     assert "pin head" not in keys(app)
 
 
-def test_without_a_text_of_its_own_the_pinned_run_reads_what_is_typed() -> None:
+def test_without_its_own_text_the_pinned_run_reads_the_typed_one() -> None:
     app = opened("attention", **{"pin.checkpoint": "eng-fra-bahdanau"})
     answers = {}
     for text in ("I like cats.", "She is ill."):
@@ -274,7 +274,7 @@ def test_a_fixed_pinned_text_is_not_run_or_drawn_again_at_a_key(
     drawn = {text: session.answer(text, "") for text in ("I like.", "I like cats very much.")}
     session.pinned_pictures = None  # as if the page had been left
     again = {text: session.answer(text, "") for text in drawn}
-    assert drawn == again  # drawn once or anew
+    assert drawn == again  # drawn once or again
     assert any(key.startswith("pin ") for key in drawn["I like."])
 
     def beside(*arguments: object) -> None:

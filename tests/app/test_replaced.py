@@ -357,7 +357,7 @@ def changed(scope: models.Scope, trace: models.Trace, **changes: object) -> mode
     return cache.changed_run(run, spec).trace
 
 
-def test_two_folders_with_the_same_weights_share_what_is_computed(
+def test_two_folders_with_the_same_weights_share_their_results(
     folder: Path, tmp_path: Path
 ) -> None:
     one, two = (

@@ -1077,7 +1077,7 @@ def test_a_recurrence_names_the_state_it_keeps(stage: Stage, cross: str) -> None
     )
 
 
-def test_another_width_lays_the_lanes_out_anew(stage: Stage) -> None:
+def test_another_width_lays_the_lanes_out_again(stage: Stage) -> None:
     shown(stage)
     before = float(stage.attr("rect.pad", "width"))
     stage.page.evaluate("stage.host.style.width = '520px'")

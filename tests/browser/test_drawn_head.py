@@ -728,7 +728,7 @@ def test_the_title_has_the_colour_of_its_head(stage: Stage) -> None:
     assert stage.texts("svg text.token") == ["q0", "q1", "q2", "k0", "k1"]  # only the new ones
 
 
-def test_another_width_is_drawn_anew(stage: Stage) -> None:
+def test_another_width_is_redrawn(stage: Stage) -> None:
     before = shown(stage)
     stage.page.evaluate("stage.host.style.width = '1180px'")
     stage.frames()

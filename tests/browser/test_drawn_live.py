@@ -242,7 +242,7 @@ def test_an_older_answer_is_not_shown(stage: Stage) -> None:
     assert words(stage) == ["4 0"]
 
 
-def test_an_answer_with_the_choices_before_the_last_rerun_is_asked_for_again(stage: Stage) -> None:
+def test_an_answer_with_the_choices_before_the_last_rerun_is_requested_again(stage: Stage) -> None:
     live(stage, rerun=2)
     stage.page.evaluate("sockets[0].opened()")
     typed(stage, "a")

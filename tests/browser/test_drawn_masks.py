@@ -803,7 +803,7 @@ def test_the_effect_as_a_file(stage: Stage) -> None:
         x += canvas.wide / RATIO + 22
 
 
-def test_another_width_draws_everything_anew(stage: Stage) -> None:
+def test_another_width_redraws_everything(stage: Stage) -> None:
     shown(stage)
     stage.page.evaluate("stage.host.style.width = '1000px'")
     stage.frames()

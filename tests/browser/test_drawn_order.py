@@ -115,7 +115,7 @@ def test_both_masks_are_drawn_and_described(stage, scope):
 
 
 @pytest.mark.parametrize(("n", "role"), [(1, "content"), (2, "query")])
-def test_each_mask_is_saved_with_what_it_allows(
+def test_each_mask_is_saved_with_its_allowed_cells(
     stage: Stage, scope: Scope, n: int, role: str
 ) -> None:
     """Row i is the predicted token, column j a token that may be seen, in the order of the text."""

@@ -430,7 +430,7 @@ def test_the_words_along_the_pictures_follow_them_while_typing(
         assert alike(seen, code_colour(codes[1, 2, r, 0]))
 
 
-def test_another_theme_draws_the_numbers_and_the_key_anew(stage: Stage) -> None:
+def test_another_theme_redraws_the_numbers_and_the_key(stage: Stage) -> None:
     shown(stage)
     for name, value in DARK.items():
         stage.page.evaluate(

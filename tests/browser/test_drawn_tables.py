@@ -780,7 +780,7 @@ def test_a_new_table_has_no_tip_of_the_old_one(stage: Stage, component: str) -> 
     assert stage.data(f".{component}")["painted"] == "2"
 
 
-def test_another_width_draws_the_walk_anew(stage: Stage) -> None:
+def test_another_width_redraws_the_walk(stage: Stage) -> None:
     shown(stage)
     stage.page.evaluate("stage.host.style.width = '700px'")
     stage.frames()
@@ -892,7 +892,7 @@ def test_without_a_stream_its_columns_are_omitted(stage: Stage) -> None:
     assert "Added to" not in stage.text(".note")
 
 
-def test_other_heads_of_the_same_width_are_drawn_anew(stage: Stage) -> None:
+def test_other_heads_of_the_same_width_are_redrawn(stage: Stage) -> None:
     header, arrays = shown(stage, "heads", 1200)
     data = stage.change(
         payload("heads"), {"bias": -arrays["bias"]}, title="Another", sentence="Of another.", head=2

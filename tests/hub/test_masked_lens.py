@@ -103,7 +103,7 @@ def test_the_last_stop_is_the_models_own_answer_at_that_mask(bert: Scope) -> Non
         assert checks[-1].name == STOP
 
 
-def test_the_page_says_what_is_guessed_and_the_table_holds_it(bert: Scope) -> None:
+def test_the_page_and_the_table_show_the_guesses(bert: Scope) -> None:
     found = viewed(bert, TWO_MASKS)
     assert found.position == masks(found)[0]  # if none is chosen
     assert clicked_token(found.run, found.choices, found.position) is None

@@ -263,7 +263,7 @@ def test_the_question_at_the_end_of_a_page_opens_its_answer(shared_page: Page) -
     expect(asked).to_contain_text(weight)
 
 
-def test_a_question_follows_what_is_typed(shared_page: Page) -> None:
+def test_a_question_follows_the_typed_text(shared_page: Page) -> None:
     go(shared_page, "", ".head[data-painted]", **START)
     before = shared_page.locator(".next button").inner_text()
     box = shared_page.get_by_role("textbox", name="Date, in any format (type here)")

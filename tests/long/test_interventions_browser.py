@@ -99,7 +99,7 @@ def test_a_button_undoes_each_edit(opened: Page) -> None:
     expect(cell(opened, 0)).to_have_text("off")
 
 
-def test_the_board_follows_what_is_typed_with_the_edit(opened: Page, scope: Scope) -> None:
+def test_the_board_follows_the_typed_text_with_the_edit(opened: Page, scope: Scope) -> None:
     cell(opened).click()
     expect(cell(opened)).to_have_text("off")
     wait_until_idle(opened)

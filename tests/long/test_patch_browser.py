@@ -116,7 +116,7 @@ def test_a_head_of_the_scatter_plot_is_patched_by_a_click_and_by_keys(shared_pag
     expect(focused).to_have_attribute("aria-pressed", "false")
 
 
-def test_the_grids_follow_what_is_typed(opened: Page, scope: Scope) -> None:
+def test_the_grids_follow_the_typed_text(opened: Page, scope: Scope) -> None:
     opened.get_by_label("English sentence").fill("The horse is black.")
     expect(opened.locator(".outcome .answers .text").first).to_have_text(
         scope.run("The horse is black.").output

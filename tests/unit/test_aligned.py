@@ -254,9 +254,7 @@ def test_the_work_follows_the_formulas(make, sizes: dict[str, str]) -> None:
 
 
 @pytest.mark.parametrize("use_cache", [True, False])
-def test_the_work_of_each_step_is_what_is_counted_at_that_step(
-    tiny: Transformer, use_cache: bool
-) -> None:
+def test_the_work_of_each_step_matches_the_count(tiny: Transformer, use_cache: bool) -> None:
     """This holds beyond the sizes that the polynomials are fitted to, too."""
     target, work = random_ids(1, 9, seed=5), count_multiply_adds(tiny, len(SOURCE), 9)
     with torch.no_grad():

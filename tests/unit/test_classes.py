@@ -104,7 +104,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_what_is_no_prediction_of_the_step_does_not_count(held: Classes, case: str) -> None:
+def test_invalid_predictions_do_not_count(held: Classes, case: str) -> None:
     person, step, form, said, why = REFUSED[case]
     code = opened(held)
     with pytest.raises(ClassError, match=why):

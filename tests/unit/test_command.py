@@ -144,7 +144,7 @@ def test_a_handout_and_the_static_edition_use_the_models_that_the_app_would_offe
         (["--workers", "3"], 2, 3),
     ],
 )
-def test_workers_share_the_address_and_what_is_kept(
+def test_workers_share_the_address_and_the_cache(
     started: list[list[str]],
     monkeypatch: pytest.MonkeyPatch,
     given: list[str],

@@ -7,7 +7,7 @@ import pytest
 from viz_app import common_folder
 
 
-def test_a_process_removes_what_it_made_and_nothing_else(
+def test_a_process_removes_its_own_folder_and_nothing_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(common_folder.VARIABLE, str(tmp_path))

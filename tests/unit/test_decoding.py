@@ -397,7 +397,7 @@ def test_a_forced_token_has_its_own_probability_in_the_beam(tiny):
         assert h.log_prob == pytest.approx(sum(rows), abs=1e-3)
 
 
-def test_a_hypothesis_that_waits_is_found_again_at_whatever_rank_it_was():
+def test_a_waiting_hypothesis_is_found_again_at_any_rank():
     """Longer hypotheses overtake it under a strong length penalty, so that its rank changes from step to step."""
     moved = 0
     for seed in range(7):
@@ -499,7 +499,7 @@ def test_settings_that_leave_nothing_to_draw(how, message):
         filtered(P.log(), **how)
 
 
-def test_the_same_seed_draws_the_same_text_whatever_else_was_drawn(endless):
+def test_the_same_seed_samples_the_same_text_whatever_else_was_sampled(endless):
     def text(seed: int) -> list[int]:
         return [s.token for s in sample(endless, SOURCE, seed=seed, temperature=2.0, max_new=13)]
 

@@ -326,7 +326,7 @@ def test_invalid_edits_are_refused(stored, message):
         edits.from_json(stored)
 
 
-def test_an_edit_prints_as_what_it_does():
+def test_an_edit_prints_its_effect():
     off = HeadOff("decoder.layers.2.cross_attn", head=3)
     assert str(off) == "decoder.layers.2.cross_attn: head output set to 0, in head 3"
     assert off.describe(1).endswith("in head 4")

@@ -249,7 +249,7 @@ def test_the_drawing_of_a_part_has_its_exact_weights(
         )
 
 
-def test_a_short_text_has_no_note_of_what_is_hidden() -> None:
+def test_a_short_text_has_no_note_on_hidden_weights() -> None:
     run = letters("gpt").run("abcde", None)
     drawn = cells.cells(run, next(iter(run.attention.values())), 0)
     assert export.what_is_drawn(drawn, next(iter(run.attention.values()))) == ""

@@ -46,7 +46,7 @@ def runs(scope: Scope) -> dict[str, Run]:
     return {"parallel": decoding_runs.of_trace(trace), "serial": serial, "uncached": uncached}
 
 
-def test_a_true_run_passes_and_each_check_says_what_it_measured(runs):
+def test_a_true_run_passes_and_each_check_names_its_measurement(runs):
     checks = check_runs(**runs)
     assert failed(checks) == {}
     assert [(c.name, c.limit, c.sentence) for c in checks] == [
@@ -311,7 +311,7 @@ def test_a_recorded_output_that_is_not_the_sum_of_the_heads_fails(trace):
         assert failed(walk_checks.check_walk(other, site, QUERY, HEAD)) == wanted
 
 
-def test_the_limits_of_the_walk_grow_with_what_is_summed(trace):
+def test_the_limits_of_the_walk_grow_with_the_summands(trace):
     """They are 1e-5 of the largest term of the sum, and at least 1e-5."""
     site = trace.attention[CROSS]
     q, k, v = site.q[0, HEAD, QUERY], site.k[0, HEAD], site.v[0, HEAD]

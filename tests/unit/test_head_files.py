@@ -372,5 +372,5 @@ def test_neither_title_nor_legend_is_cut_off(trace: Trace, title: str) -> None:
     assert "[end] left out" in drawing.texts[-1].text
 
 
-def test_labels_are_made_anew_for_each_token() -> None:
+def test_each_token_gets_a_new_label() -> None:
     assert Label("a") == Label("a", "", False)

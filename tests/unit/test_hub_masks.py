@@ -90,7 +90,7 @@ def test_a_mask_is_recognised_in_every_dtype(value: float | None, dtype: torch.d
             assert (term.scores(None, torch.arange(N), N)[:, BEHIND] == bias).all()
 
 
-def test_beyond_the_open_distances_a_bias_stays_what_it_is_at_their_ends() -> None:
+def test_beyond_the_open_distances_a_bias_keeps_its_end_values() -> None:
     """The open cells are a band, −3 … 1; the bias outside it counts once the mask is lifted."""
     table = torch.randn(HEADS, 2 * N - 1)
     allowed = (DISTANCE >= -3) & (DISTANCE <= 1)

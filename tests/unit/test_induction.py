@@ -189,6 +189,6 @@ def test_a_jump_is_the_best_of_all_pairs_of_steps():
 
 
 def test_a_jump_in_a_long_record_of_others_is_found_at_once():
-    """Of 200,000 steps there are 2 · 10¹⁰ pairs."""
+    """200,000 steps have 2 · 10¹⁰ pairs."""
     scores = {step: 0.5 * (step >= 150_000) for step in range(200_000)}
     assert find_jump(scores) == Jump(149_999, 150_000, 0.5)

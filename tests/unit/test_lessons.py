@@ -1,4 +1,4 @@
-"""Lesson files: what is read from them, what is refused and where, and the numbers in their sentences."""
+"""Lesson files: parsing, errors with their lines, and the numbers in their sentences."""
 
 import itertools
 import math
@@ -86,7 +86,7 @@ def test_a_lesson_is_read() -> None:
 
 
 def predicting(prediction: str, happened: str) -> str:
-    """A lesson of one step, of this prediction."""
+    """Return a lesson of one step with this prediction."""
     return (
         "# A title\nminutes: 5\n\n## Which one?\nopen: attention?checkpoint=eng-fra&source=We+like+him.\n"
         f"It reads the words.\n\n\npredict: {prediction}\nhappened: {{{happened}}}\nreveal: So.\n"
@@ -130,7 +130,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_a_broken_file_says_its_line_and_the_reason(case: str) -> None:
+def test_a_broken_file_is_refused_with_line_and_reason(case: str) -> None:
     text, line, reason = BAD[case]
     with pytest.raises(LessonError) as error:
         parsed(text)
@@ -157,7 +157,7 @@ ATTACKS = {
 
 @pytest.mark.parametrize("case", ATTACKS)
 def test_a_hostile_file_is_refused_at_once(case: str, tmp_path: Path) -> None:
-    """Each with a line and a reason, or as too large; none costs more than a moment."""
+    """The error names a line and a reason, or the size; none takes more than a moment."""
     path = tmp_path / "mine.md"
     path.write_text(ATTACKS[case])
     start = time.process_time()
@@ -186,7 +186,7 @@ def test_a_file_is_read_with_a_bound(tmp_path: Path) -> None:
             read_lesson(path, LESSON_PAGE_NAMES, declared_parameters())
 
 
-def test_own_lessons_are_offered_and_read_anew(
+def test_a_users_lessons_are_offered_and_reread(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(library.LESSONS_VARIABLE, str(tmp_path))
@@ -205,7 +205,7 @@ def test_steps_open_every_page_of_a_run() -> None:
 
 
 @pytest.mark.parametrize("name", [lesson.name for lesson in offered_lessons().lessons])
-def test_a_shipped_lesson_asks_before_it_tells(name: str) -> None:
+def test_a_shipped_lesson_asks_before_it_reveals(name: str) -> None:
     lesson = offered_lessons().named(name)
     assert not offered_lessons().errors
     assert 3 <= len(lesson.steps) <= 8
@@ -251,7 +251,7 @@ def test_texts_are_not_subtracted_nor_ordered(text: str) -> None:
         read_sentence(text).words(find)
 
 
-def test_readings_are_what_the_library_computes() -> None:
+def test_readings_match_the_library() -> None:
     run = run_of("eng-fra", "We like him.")
     site = run.trace.attention["decoder.layers.1.cross_attn"]
     weights = site.weights(2)
@@ -295,7 +295,7 @@ def test_readings_of_a_changed_run() -> None:
     middle = (own + new) / 2
     kl = [float((p[p > 0] * (p / middle)[p > 0].log()).sum()) for p in (own, new)]
     js = float(found(f"run.divergence({name}, {head}, {query})", run))
-    assert js == pytest.approx(sum(kl) / 2, abs=0.03)  # head 3 above has changed the row too
+    assert js == pytest.approx(sum(kl) / 2, abs=0.03)  # head 3 above has changed the row, too
 
 
 def test_a_whole_attention_that_is_off_counts_with_all_its_heads() -> None:
@@ -305,7 +305,7 @@ def test_a_whole_attention_that_is_off_counts_with_all_its_heads() -> None:
     assert found("run.heads_off", run) == str(run.trace.attention[name].n_heads + 1)
 
 
-def test_changed_words_are_those_of_its_own_text() -> None:
+def test_changed_words_are_counted_in_its_own_text() -> None:
     original = run_of("eng-fra", "We like him.")
     whole = found("run.writes", original).split()
     spec = replace(original.spec, forced=((1, original.scope.config.end_id),))
@@ -314,7 +314,7 @@ def test_changed_words_are_those_of_its_own_text() -> None:
     assert 0 < len(words) < len(whole)
     others = sum(word not in whole for word in words)
     assert found("run.changed_words", run) == str(others)
-    assert len(whole) - (len(words) - others) > others  # the words that are missing are none
+    assert len(whole) - (len(words) - others) > others  # missing words do not count
 
 
 def test_a_text_read_backwards_changes_vectors_only_with_positions() -> None:
@@ -351,7 +351,7 @@ def test_a_token_of_a_text_has_the_bits_of_its_own_prediction() -> None:
     )
 
 
-def test_a_hidden_token_is_named_by_its_place_in_the_text() -> None:
+def test_a_hidden_token_is_named_by_its_position_in_the_text() -> None:
     scope = models.load("bert", device="cpu")
     row = scope.encode("The cat drank milk.")["text"]
     hidden = [i for i, offset in enumerate(row.offsets) if offset is not None][2]
@@ -361,7 +361,7 @@ def test_a_hidden_token_is_named_by_its_place_in_the_text() -> None:
     assert place.words == row.tokens[hidden]
 
 
-def test_a_missing_thing_is_said() -> None:
+def test_missing_parts_are_reported() -> None:
     run = run_of("eng-fra-rnn", "We like him.")
     for expression in ("run.weight(decoder.layers.1.cross_attn, 0, 0, 0)", "run.allowed(x)"):
         with pytest.raises(ValueError, match="no attention"):
@@ -373,7 +373,7 @@ def test_a_missing_thing_is_said() -> None:
             found(f"run.stored({path})", run)
 
 
-def test_surprise_puts_tokens_in_order() -> None:
+def test_surprise_sorts_tokens() -> None:
     run = run_of("gpt", "Once upon a time")
     answer = run.trace.next_token
     bits = answer.surprisal.tolist()
@@ -398,7 +398,7 @@ def test_the_order_of_surprise_can_be_predicted(model: str, text: str, stream: s
     assert ("[end]" in tokens) == (model == "eng-fra")
 
 
-def test_tokens_of_one_text_are_told_apart_by_their_place() -> None:
+def test_equal_tokens_are_distinguished_by_their_position() -> None:
     run = run_of("gpt", "The dog and the dog and the cat.")
     lesson = parsed(predicting("token text", "run.most_surprising"))
     tokens = lesson_picture(lesson, 1, {}, run, None, True)["form"]["tokens"]
@@ -415,7 +415,7 @@ def test_tokens_of_one_text_are_told_apart_by_their_place() -> None:
     assert f"{tokens[place]} " in found("run.surprise", run)
 
 
-def test_a_tiny_number_is_compared_as_what_it_is() -> None:
+def test_a_tiny_number_is_compared_unrounded() -> None:
     lesson = parsed(predicting("number nats", "run.loss"))
     run = run_of("reverse-unmasked", "ffjdf", "fdjff")
     assert "e-" in found("run.loss", run)
@@ -426,7 +426,7 @@ def test_a_tiny_number_is_compared_as_what_it_is() -> None:
     assert told["prediction"] == "1,234,567 nats"
 
 
-def test_an_order_of_tokens_that_are_not_predicted_is_not_asked_for() -> None:
+def test_no_order_is_requested_of_tokens_that_are_not_predicted() -> None:
     lesson = parsed(predicting("order source", "run.surprise"))
     picture = lesson_picture(lesson, 1, {}, run_of("eng-fra", "We like him."), None, True)
     assert picture["form"] is None
@@ -454,7 +454,7 @@ def test_a_head_whose_loss_falls_is_not_counted_as_raising_it() -> None:
     assert found("run.marked_heads", run) == str(needed)
 
 
-# lesson, what its question takes for granted, the run, a reading, and what it finds
+# lesson, what its question takes for granted, the run, a reading, and its value
 GRANTED = [
     ("1-one-vector", "on 2 or 3 words?", "eng-fra-rnn", "run.stored(by_length/0/least)", "2"),
     ("1-one-vector", "on 2 or 3 words?", "eng-fra-rnn", "run.stored(by_length/0/most)", "3"),
@@ -470,7 +470,7 @@ GRANTED = [
 
 
 @pytest.mark.parametrize(("lesson", "words", "model", "reading", "value"), GRANTED)
-def test_what_a_question_takes_for_granted_is_so(
+def test_the_assumptions_of_questions_hold(
     lesson: str, words: str, model: str, reading: str, value: str
 ) -> None:
     assert words in (library.SHIPPED_LESSONS / f"{lesson}.md").read_text("utf-8")
@@ -478,7 +478,7 @@ def test_what_a_question_takes_for_granted_is_so(
 
 
 @pytest.mark.parametrize("number", [3, 4])
-def test_all_heads_of_a_kind_are_as_many_as_the_question_says(number: int) -> None:
+def test_the_number_of_heads_of_a_kind_is_that_in_the_question(number: int) -> None:
     step = offered_lessons().named("3-heads").steps[number - 1]
     scope = models.load("eng-fra")
     text = step.query["source"][0]
@@ -494,7 +494,7 @@ def test_all_heads_of_a_kind_are_as_many_as_the_question_says(number: int) -> No
 
 
 @pytest.mark.parametrize(("number", "word"), [(1, "Un"), (2, "Nous"), (3, "Nous")])
-def test_a_forced_word_is_the_one_that_the_question_names(number: int, word: str) -> None:
+def test_the_forced_word_is_the_one_in_the_question(number: int, word: str) -> None:
     step = offered_lessons().named("5-one-wrong-word").steps[number - 1]
     assert f"“{word}”" in step.question
     token = int(step.then["force"][0].partition(":")[2])
@@ -505,8 +505,8 @@ def test_a_forced_word_is_the_one_that_the_question_names(number: int, word: str
     ("source", "option"),
     [("The black cat is here.", "Three words or more"), ("We are here.", "Fewer than three words")],
 )
-def test_how_many_words_change_is_the_option_that_holds(source: str, option: str) -> None:
-    """Of the words after a forced first one; the option names no word that the model need not write."""
+def test_the_correct_option_is_the_number_of_changed_words(source: str, option: str) -> None:
+    """These are the words after a forced first one; the options quote no word that the model may not write."""
     step = offered_lessons().named("5-one-wrong-word").steps[1]
     original = run_of("eng-fra", source)
     forced = replace(original.spec, forced=((0, int(step.then["force"][0].partition(":")[2])),))
@@ -517,15 +517,15 @@ def test_how_many_words_change_is_the_option_that_holds(source: str, option: str
 
 
 def revealed(lesson: str, step: int, run: CurrentRun, pinned: CurrentRun | None = None) -> str:
-    """The whole of what a shipped step reveals of these runs."""
+    """Return everything that a shipped step reveals about these runs."""
     one = read_lesson(
         library.SHIPPED_LESSONS / f"{lesson}.md", LESSON_PAGE_NAMES, declared_parameters()
     ).steps[step - 1]
     return " ".join(paragraph.words(finder(run, pinned)) for paragraph in one.reveal)
 
 
-def test_the_order_in_which_words_are_read_is_that_of_the_weights() -> None:
-    """English puts “black” before “cat”; the row of “chat”, which comes first, reads the later."""
+def test_the_stated_reading_order_is_that_of_the_weights() -> None:
+    """English puts “black” before “cat”; the row of “chat”, the first of the two, reads the later word."""
     for source, crossed in (("The black cat is here.", True), ("My black cat is old.", None)):
         run = run_of("eng-fra-bahdanau", source)
         read = run.trace.attention["decoder.alignment"].weights(0).argmax(-1)
@@ -538,7 +538,7 @@ def test_the_order_in_which_words_are_read_is_that_of_the_weights() -> None:
     assert "in the order of the English" in revealed("2-alignment", 1, plain)
 
 
-def test_two_rows_that_read_one_token_are_not_said_to_have_an_order() -> None:
+def test_two_rows_that_read_the_same_token_have_no_reading_order() -> None:
     run = run_of("eng-fra-bahdanau", "We like big dogs.")
     read = run.trace.attention["decoder.alignment"].weights(0).argmax(-1)
     assert read[1] == read[2]
@@ -548,7 +548,7 @@ def test_two_rows_that_read_one_token_are_not_said_to_have_an_order() -> None:
 
 
 @pytest.mark.parametrize("source", ["The white horse is here.", "The cat is here.", "The dog is here."])  # fmt: skip
-def test_the_word_that_was_chosen_is_the_models_own(source: str) -> None:
+def test_the_chosen_word_is_the_models_own(source: str) -> None:
     lesson = offered_lessons().named("5-one-wrong-word")
     run = run_of("eng-fra", source, "Le chien noir est ici.")
     (chosen,) = run.scope.tokenizer.tokens([int(run.trace.next_token.log_probs[1].argmax())])
@@ -565,7 +565,7 @@ def test_tokens_before_a_token_are_not_called_words() -> None:
     assert f"“{tokens[2]}” has one token before it, “{tokens[6]}” has five." in said
 
 
-def test_whether_a_row_may_see_its_answer_is_what_the_mask_leaves_open() -> None:
+def test_the_sentence_on_seeing_the_answer_follows_the_mask() -> None:
     scope, source = models.load("eng-fra"), "I am cold."
     plain = run_of("eng-fra", source)
     site = plain.trace.attention["decoder.layers.0.self_attn"]
@@ -581,7 +581,7 @@ def test_whether_a_row_may_see_its_answer_is_what_the_mask_leaves_open() -> None
 
 @pytest.mark.parametrize("target", ["fdjff", "abcde"])
 def test_without_a_mask_a_given_letter_is_copied_and_a_missing_one_is_not(target: str) -> None:
-    """Its loss is as low on letters that are no answer: the source has no part in it."""
+    """Its loss is just as low on letters that are no answer: the source plays no part."""
     run = run_of("reverse-unmasked", "ffjdf", target)
     assert (
         -float(run.trace.next_token.log_probs[range(5), run.trace.next_token.labels[:5]].mean())
@@ -596,7 +596,7 @@ def test_without_a_mask_a_given_letter_is_copied_and_a_missing_one_is_not(target
 
 
 @pytest.mark.parametrize("text", ["She drank a cup of tea.", "We went to the zoo yesterday."])
-def test_which_guess_was_easier_is_the_one_of_fewer_bits(text: str) -> None:
+def test_the_easier_guess_is_the_one_with_fewer_bits(text: str) -> None:
     run = run_of("gpt", text)
     answer = run.trace.next_token
     bits = answer.surprisal.tolist()
@@ -606,7 +606,7 @@ def test_which_guess_was_easier_is_the_one_of_fewer_bits(text: str) -> None:
 
 
 def surveyed_run(name: str, survey: str, unit: str, **means: float) -> CurrentRun:
-    """A run of a shipped model whose record has these means, each from 0.05 below to 0.05 above."""
+    """Return a run of a shipped model whose record has these means, with intervals of ± 0.05."""
     scope = models.load(name)
     record = {
         key.replace("_", " "): {
@@ -644,7 +644,7 @@ def test_a_survey_is_read_from_the_record_of_the_weights_on_the_screen() -> None
         found("run.interval(recovery, last recovered)", run)
 
 
-def test_what_is_said_of_recovery_follows_the_survey() -> None:
+def test_sentences_on_recovery_follow_the_survey() -> None:
     for first, middle in ((0.62, 0.81), (0.31, 0.22), (0.52, 0.57)):
         means = {"first_recovered": first, "first_unmoved": 0.11, "middle_recovered": middle}
         run = surveyed_run("eng-fra", "recovery", "share", **means)
@@ -666,7 +666,7 @@ def test_what_is_said_of_recovery_follows_the_survey() -> None:
         assert step.happened.words(finder(run, None)) == ("more" if middle > first else "fewer")
 
 
-def test_what_is_said_of_other_weights_follows_the_survey() -> None:
+def test_sentences_on_other_weights_follow_the_survey() -> None:
     for kept, reached in ((0.71, 0.52), (0.35, 0.12)):
         shares = surveyed_run("eng-fra-bahdanau", "weights", "share", uniform=kept, permuted=0.4)
         said = revealed("8-explanation", 3, shares)
@@ -680,7 +680,7 @@ def test_what_is_said_of_other_weights_follows_the_survey() -> None:
         assert ("only part of the way" in said) == (reached < 0.35)
 
 
-def test_what_is_said_of_frozen_weights_follows_the_survey() -> None:
+def test_sentences_on_frozen_weights_follow_the_survey() -> None:
     for over_learned, over_diagonal in ((0.2, 0.3), (0.2, 0.01), (0.03, 0.1), (-0.2, -0.3)):
         means = {"imposed": 0.61, "learned": 0.47, "uniform": 0.34, "diagonal": 0.29}
         gains = {
@@ -737,8 +737,8 @@ MODELS = {
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_a_reading_is_found_or_its_absence_said(model: str) -> None:
-    """Of every kind of model, whatever a teacher's own lesson asks of it."""
+def test_a_reading_has_a_value_or_a_reason_for_its_absence(model: str) -> None:
+    """This holds for every kind of model, whatever a teacher's own lesson asks for."""
     run = run_of(model, *MODELS[model])
     n_found = 0
     for name, named in READINGS.items():
@@ -751,13 +751,13 @@ def test_a_reading_is_found_or_its_absence_said(model: str) -> None:
     assert n_found >= 8
 
 
-def test_each_reading_says_what_it_is() -> None:
+def test_each_reading_has_a_description() -> None:
     for named in READINGS.values():
         assert named.read.__doc__
         assert all(kind in (int, str) for kind in named.kinds.values())
 
 
-def test_nothing_is_told_before_a_prediction() -> None:
+def test_nothing_is_revealed_before_a_prediction() -> None:
     lesson = parsed(LESSON)
     first, second = run_of("eng-fra", "We like him."), run_of("eng-fra", "We like tea.")
     before = lesson_picture(lesson, 1, {}, second, first, True)
@@ -771,7 +771,7 @@ def test_nothing_is_told_before_a_prediction() -> None:
     assert lesson_picture(lesson, 1, {1: "yes"}, second, first, True)["reveal"]["agrees"] is True
 
 
-def test_a_prediction_of_another_step_is_said_to_be_one() -> None:
+def test_a_prediction_for_another_step_is_reported() -> None:
     lesson = parsed(LESSON)
     run = run_of("eng-fra", "We like him.")
     assert "a different run" in lesson_picture(lesson, 1, {1: "perhaps"}, run, run, True)["error"]

@@ -306,7 +306,7 @@ def run(
     (-0.2, -0.1, "−0.200 → −0.100 nats, 0.100 higher."), (-2.5, -2.5, "−2.50 → −2.50 nats, as before."),
     (-2.5, -2.5001, "−2.50 → −2.50 nats, less than 0.001 apart."),
 ])  # fmt: skip
-def test_which_of_two_is_likelier(view: MaskView, before: float, after: float, said: str) -> None:
+def test_the_likelier_of_two_runs(view: MaskView, before: float, after: float, said: str) -> None:
     both = LogProbChange("target", [Label("e")], (before,), (after,))
     assert (
         outcome_text.effect(both, view.before.trace)

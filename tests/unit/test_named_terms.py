@@ -305,7 +305,7 @@ def test_the_files_name_the_terms(trace, at):
 
 
 def test_both_streams_of_states_are_shown_layer_by_layer(scope, trace):
-    """What each attention and feed-forward layer adds is what the run recorded for it, along its own stream."""
+    """The addition of each attention and feed-forward layer is the one recorded in the run, along its own stream."""
     every = scope.model.sublayers
     assert [(s.layer, s.row, s.role) for s in every[:4]] == [
         (0, "content", "content"),

@@ -306,7 +306,7 @@ def test_a_picture_in_the_browser_gets_its_name_caption_and_facts() -> None:
     }
 
 
-def test_a_caption_leaves_out_the_middle_of_what_is_very_long() -> None:
+def test_a_caption_shortens_a_very_long_text_in_the_middle() -> None:
     assert caption({"model": "m", "source": "a", "counting": "from 1"}) == "model: m; source: a"
     long = caption({"model": "m", "source": "a" * 900, "scale": "row"})
     assert len(long) == 603

@@ -86,7 +86,7 @@ def test_for_two_texts_bert_hides_the_class_token_and_both_separators() -> None:
     assert hiding.key(header["sinkNames"]).endswith("[CLS] and [SEP] left out")
 
 
-def test_the_key_names_what_is_drawn_and_what_is_hidden() -> None:
+def test_the_key_names_the_scale_and_the_hidden_tokens() -> None:
     assert {name: Scale(name).key(["[start]"]) for name in SCALE_NAMES} == SCALE_NAMES
     assert (
         Scale("row", True).key(["[start]", "[end]"])

@@ -352,7 +352,7 @@ def test_the_first_pass_warms_up_and_is_not_counted(monkeypatch):
 
 
 @pytest.mark.parametrize(("d", "heads"), [(8, 8), (12, 4), (6, 2), (7, 1)])
-def test_the_layers_that_are_timed_have_the_sizes_that_were_asked_for(monkeypatch, d, heads):
+def test_the_timed_layers_have_the_requested_sizes(monkeypatch, d, heads):
     seen = {}
 
     def noted(forward, x, repetitions):

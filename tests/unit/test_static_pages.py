@@ -353,7 +353,7 @@ def test_a_click_sends_the_event_of_its_picture(
     assert messages(component, event, pack(header)) == expected
 
 
-def test_links_lead_to_the_same_page_of_another_model_and_mark_ones_own() -> None:
+def test_links_lead_to_the_same_page_of_another_model_and_mark_the_current_one() -> None:
     both = {
         ModelTexts(name): Pages({StaticPage(name, tab): {"": Still("")} for tab in tabs})
         for name, tabs in {"gpt": ("attention", "inside"), "bert": ("attention", "task")}.items()
@@ -394,7 +394,7 @@ def test_each_section_has_its_own_file() -> None:
     assert StaticPage("gpt", "attention").file == "gpt/attention.html"
 
 
-def test_the_address_of_the_next_question_has_what_it_chooses() -> None:
+def test_the_address_of_the_next_question_holds_its_choices() -> None:
     asked = NextQuestion("Where does it come from?", "inside", {"inside-key": 3, "lock": "q2"})
     query = parse_qs(recording._address_of(asked))
     assert (query["inside-key"], query["lock"]) == (["3"], ["q2"])

@@ -172,7 +172,7 @@ def test_moved_tokens_are_not_shown_if_only_weights_are_known() -> None:
     assert "places" in trace.unrecorded["parts.1"]
 
 
-def test_an_edit_does_not_reach_what_is_not_shown() -> None:
+def test_an_edit_does_not_reach_attention_that_is_not_shown() -> None:
     scope = scope_of(Usual(), Features())
     edit = HeadOff(Where(kind="self", heads=(0,)))
     plain, edited = scope.run(AS_LONG), scope.run(AS_LONG, edits=[edit])

@@ -29,7 +29,7 @@ def scope(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     return models.load(folder, device="cpu")
 
 
-def test_a_model_that_calls_what_is_watched_is_watched_by_functions(scope: models.Scope) -> None:
+def test_a_model_that_calls_watched_functions_is_watched_by_functions(scope: models.Scope) -> None:
     """Both ways record the same for a text longer than the one they were compared on."""
     assert scope.model.by_functions
     recordings = []
