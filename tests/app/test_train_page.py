@@ -35,7 +35,7 @@ def _runs_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[No
     run_owners.pool.cache_clear()
 
 
-def trained(app: AppTest) -> Training:
+def training_of(app: AppTest) -> Training:
     return app.session_state["training"]
 
 
@@ -46,11 +46,11 @@ def click(app: AppTest, key: str) -> None:
 
 def stepped(app: AppTest, n: int) -> None:
     """Take steps until the run is paused at this one."""
-    for step in range((trained(app).run.step if trained(app).run else 0) + 1, n + 1):
+    for step in range((training_of(app).run.step if training_of(app).run else 0) + 1, n + 1):
         click(app, "step-button")
         deadline = time.monotonic() + 120
-        while (trained(app).run.state, trained(app).run.step) != ("paused", step):
-            assert time.monotonic() < deadline, trained(app).run
+        while (training_of(app).run.state, training_of(app).run.step) != ("paused", step):
+            assert time.monotonic() < deadline, training_of(app).run
             time.sleep(0.05)
     app.run()
 
@@ -91,7 +91,7 @@ def test_a_run_is_stepped_replayed_and_opened(monkeypatch: pytest.MonkeyPatch) -
     app = app_at("train", **SIZES)
     assert text.NOTHING_TRAINED in [one.value for one in app.markdown]
     stepped(app, 3)
-    run = trained(app).run
+    run = training_of(app).run
     assert run.snapshots == [0, 1, 2, 3]
     (case,) = open_task("copy").held_out(1, validation=True)
     for step in (3, 1):
@@ -122,7 +122,7 @@ def test_a_run_that_pauses_between_its_buttons_and_its_picture_can_continue(
 ) -> None:
     app = app_at("train", **SIZES)
     stepped(app, 1)
-    run, choose_site = trained(app).run, buttons.choose_site
+    run, choose_site = training_of(app).run, buttons.choose_site
     run.state = RUNNING
     monkeypatch.setattr(
         buttons, "choose_site", lambda: (setattr(run, "state", PAUSED), choose_site())
@@ -130,7 +130,7 @@ def test_a_run_that_pauses_between_its_buttons_and_its_picture_can_continue(
     app.run()
     assert app.button(key="train-pause").label == "Resume"
     click(app, "reset")
-    assert trained(app).run is None
+    assert training_of(app).run is None
 
 
 def test_the_run_before_stays_beside_the_next_and_what_differs_is_named(
@@ -138,16 +138,16 @@ def test_the_run_before_stays_beside_the_next_and_what_differs_is_named(
 ) -> None:
     app = app_at("train", **SIZES)
     stepped(app, 2)
-    first = trained(app).run
+    first = training_of(app).run
     app.number_input(key="train-seed").set_value(2).run()
     click(app, "start")
-    trained(app).run.pause()
+    training_of(app).run.pause()
     deadline = time.monotonic() + 120
-    while trained(app).run.state != "paused":
+    while training_of(app).run.state != "paused":
         assert time.monotonic() < deadline
         time.sleep(0.05)
     app.run()
-    assert trained(app).before.run is first
+    assert training_of(app).before.run is first
     assert first.state == "stopped"
     assert "**The run before** differs in: seed 1 (2)." in [one.value for one in app.markdown]
     ours, theirs = shown(app)[1], shown(app, "train-maps-before")[1]
@@ -157,7 +157,7 @@ def test_the_run_before_stays_beside_the_next_and_what_differs_is_named(
         patch.setattr(TrainingRun, "task", property(lambda run: ["sort", "copy"][run is first]))
         assert "train-compare" not in [button.key for button in app.run().button]
     app.run()
-    second, step = trained(app).run, trained(app).run.snapshots[-1]
+    second, step = training_of(app).run, training_of(app).run.snapshots[-1]
     with in_session(app):  # a pin that belongs to neither run
         pinned.pin_address({"checkpoint": ["dates"], "source": ["3 May"], "similarity": ["dot"]})
     click(app, "compare")
@@ -179,9 +179,9 @@ def test_the_run_before_stays_beside_the_next_and_what_differs_is_named(
     )
     assert header["site"] == SITE
     np.testing.assert_allclose(arrays["difference"], ours - theirs, atol=1e-6)
-    trained(app).reset()
-    assert trained(app).run is None
-    assert trained(app).before is None
+    training_of(app).reset()
+    assert training_of(app).run is None
+    assert training_of(app).before is None
 
 
 def test_without_trainers_the_page_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from viz_app.session.cache import store
 KNOWN_SECOND = "24 July 1969"
 
 
-def passes(address: str, query: str, patch: pytest.MonkeyPatch) -> Counter[str]:
+def count_passes(address: str, query: str, patch: pytest.MonkeyPatch) -> Counter[str]:
     """Return the calls of the encoder and of the decoder for one edit of the source, with nothing of it in the cache."""
     app = opened(address, query)
     session, counts = app.session_state["live session"], Counter()
@@ -51,5 +51,5 @@ def _count(patch: pytest.MonkeyPatch, name: str, counts: Counter[str]) -> None:
 def test_a_key_costs_the_run_and_the_passes_that_the_page_shows(
     address: str, query: str, extra: dict[str, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    alone = passes("", "", monkeypatch)
-    assert passes(address, query, monkeypatch) == alone + Counter(extra)
+    alone = count_passes("", "", monkeypatch)
+    assert count_passes(address, query, monkeypatch) == alone + Counter(extra)

@@ -79,7 +79,7 @@ def typed(stage: Stage, text: str, box: str = "source") -> None:
     )  # fmt: skip
 
 
-def asked(stage: Stage) -> list[dict[str, str]]:
+def requests(stage: Stage) -> list[dict[str, str]]:
     return [json.loads(one) for one in stage.page.evaluate("sockets.flatMap((s) => s.sent)")]
 
 
@@ -198,11 +198,11 @@ def test_typing_asks_in_the_name_of_the_session(stage: Stage) -> None:
         ["ws://stage.test/app/live", ["attnscope", "secret"], "arraybuffer"]
     ]
     stage.page.evaluate("sockets[0].opened()")
-    assert asked(stage) == []  # nothing has been typed yet
+    assert requests(stage) == []  # nothing has been typed yet
     typed(stage, "nothing of ours", "other")
-    assert asked(stage) == []
+    assert requests(stage) == []
     typed(stage, "abc")
-    assert asked(stage) == [{"texts": ["abc", ""]}]
+    assert requests(stage) == [{"texts": ["abc", ""]}]
 
 
 def test_one_request_at_a_time_and_then_one_for_the_latest_text(stage: Stage) -> None:
@@ -211,15 +211,15 @@ def test_one_request_at_a_time_and_then_one_for_the_latest_text(stage: Stage) ->
     typed(stage, "a")
     typed(stage, "ab")
     typed(stage, "x", "target")
-    assert len(asked(stage)) == 1
+    assert len(requests(stage)) == 1
     answer(stage, "answer to a", (4, 1))
     assert words(stage) == ["answer to a"]
-    assert asked(stage)[1:] == [{"texts": ["ab", "x"]}]
+    assert requests(stage)[1:] == [{"texts": ["ab", "x"]}]
     answer(stage, "answer to ab", (5, 1))
     assert words(stage) == ["answer to ab"]
-    assert len(asked(stage)) == 2
+    assert len(requests(stage)) == 2
     typed(stage, "xy", "target")
-    assert asked(stage)[2:] == [{"texts": ["ab", "xy"]}]
+    assert requests(stage)[2:] == [{"texts": ["ab", "xy"]}]
 
 
 def test_an_older_answer_is_not_shown(stage: Stage) -> None:
@@ -248,10 +248,10 @@ def test_an_answer_with_the_choices_before_the_last_rerun_is_requested_again(sta
     typed(stage, "a")
     answer(stage, "other choices", (5, 1))
     assert words(stage) == ["first"]
-    assert asked(stage) == [{"texts": ["a", ""]}] * 2
+    assert requests(stage) == [{"texts": ["a", ""]}] * 2
     answer(stage, "these choices", (5, 2))
     assert words(stage) == ["these choices"]
-    assert len(asked(stage)) == 2
+    assert len(requests(stage)) == 2
 
 
 @pytest.mark.parametrize("is_open", [True, False])
@@ -269,7 +269,7 @@ def test_a_rerun_older_than_the_typed_text_still_changes_the_choices(
     )
     listening(stage, 2, is_open)
     if is_open:
-        assert asked(stage) == [{"texts": ["a", ""]}] * 2
+        assert requests(stage) == [{"texts": ["a", ""]}] * 2
         answer(stage, "these choices", (5, 2))
     assert words(stage) == ["these choices" if is_open else "this rerun"]
 
@@ -281,21 +281,21 @@ def test_an_empty_answer_shows_nothing_and_allows_another_request(stage: Stage) 
     stage.page.evaluate("sockets[0].answer('')")
     assert words(stage) == ["first"]
     typed(stage, "b")
-    assert [one["texts"][0] for one in asked(stage)] == ["a", "b"]
+    assert [one["texts"][0] for one in requests(stage)] == ["a", "b"]
 
 
 def test_a_missing_socket_is_reopened_and_used_then(stage: Stage) -> None:
     live(stage)
     typed(stage, "early")  # not open yet: used once it is
-    assert asked(stage) == []
+    assert requests(stage) == []
     assert stage.page.evaluate("sockets.length") == 1
     stage.page.evaluate("sockets[0].opened()")
-    assert [one["texts"][0] for one in asked(stage)] == ["early"]
+    assert [one["texts"][0] for one in requests(stage)] == ["early"]
     stage.page.evaluate("sockets[0].closed()")  # before the answer
     typed(stage, "late")
     assert stage.page.evaluate("sockets.length") == 2
     stage.page.evaluate("sockets[1].opened()")
-    assert [one["texts"][0] for one in asked(stage)] == ["early", "late"]
+    assert [one["texts"][0] for one in requests(stage)] == ["early", "late"]
     answer(stage, "there", (8, 8))
     assert words(stage) == ["there"]
 
@@ -312,7 +312,7 @@ def test_a_page_that_is_not_live_sends_nothing(stage: Stage) -> None:
     stage.page.evaluate("sockets[0].opened()")
     typed(stage, "abcd")
     assert stage.page.evaluate("sockets[0].protocols") == ["attnscope", "other"]
-    assert asked(stage) == [{"texts": ["abcd", ""]}]
+    assert requests(stage) == [{"texts": ["abcd", ""]}]
 
 
 def test_another_session_has_its_own_socket(stage: Stage) -> None:

@@ -17,7 +17,7 @@ def labels(*texts: str, special: int = -1) -> list[list[Any]]:
     return [[text, "", i == special] for i, text in enumerate(texts)]
 
 
-def named(
+def draw_names(
     stage: Stage, queries: list, keys: list, letter: float = 7, em: float = 0, **place: float
 ) -> tuple[list[dict], list[dict]]:
     """Return the names of the queries and of the keys, with letters `letter` pixels and `em` of their height wide."""
@@ -43,7 +43,7 @@ def size(name: dict[str, Any]) -> float:
 
 
 def test_queries_end_beside_the_middle_of_their_rows(stage: Stage) -> None:
-    down, _ = named(stage, labels("a", "b", "c", special=1), labels("k"))
+    down, _ = draw_names(stage, labels("a", "b", "c", special=1), labels("k"))
     assert [(one["text"], one["x"], one["y"]) for one in down] == [
         ("a", LEFT - 6, TOP + 10), ("b", LEFT - 6, TOP + 30), ("c", LEFT - 6, TOP + 50),
     ]  # fmt: skip
@@ -66,7 +66,7 @@ def test_queries_end_beside_the_middle_of_their_rows(stage: Stage) -> None:
 def test_every_nth_of_flat_rows_is_named(
     stage: Stage, tall: float, letters: float, step: int
 ) -> None:
-    down, _ = named(stage, labels(*"abcdefghijklm"), labels("k"), tall=tall)
+    down, _ = draw_names(stage, labels(*"abcdefghijklm"), labels("k"), tall=tall)
     assert "".join(one["text"] for one in down) == "abcdefghijklm"[::step]
     assert [size(one) for one in down] == pytest.approx([letters] * len(down), abs=0.01)
     assert [one["y"] for one in down] == pytest.approx(
@@ -75,20 +75,20 @@ def test_every_nth_of_flat_rows_is_named(
 
 
 def test_all_flat_rows_are_named_if_two_columns_fit(stage: Stage) -> None:
-    down, _ = named(stage, labels(*"abcdefghijklm"), labels("k"), tall=8, aside=30)
+    down, _ = draw_names(stage, labels(*"abcdefghijklm"), labels("k"), tall=8, aside=30)
     assert [one["text"] for one in down] == [*"abcdefghijklm"]
     assert [one["x"] for one in down] == [LEFT - 6 - 30 * (q % 2) for q in range(13)]
-    down, _ = named(stage, labels(*"abcdefghijklm"), labels("k"), tall=5, aside=30)
+    down, _ = draw_names(stage, labels(*"abcdefghijklm"), labels("k"), tall=5, aside=30)
     assert [one["text"] for one in down] == [*"adgjm"]
 
 
 def test_a_matrix_can_have_smaller_names(stage: Stage) -> None:
-    down, along = named(stage, labels("a"), labels("k"), largest=12.5)
+    down, along = draw_names(stage, labels("a"), labels("k"), largest=12.5)
     assert {size(one) for one in down + along} == {12.5}
 
 
 def test_keys_that_fit_are_horizontal_over_the_middle_of_their_columns(stage: Stage) -> None:
-    _, along = named(stage, labels("a"), labels("kk", "l", "mmmmm", special=2), wide=40)
+    _, along = draw_names(stage, labels("a"), labels("kk", "l", "mmmmm", special=2), wide=40)
     assert [(one["text"], one["x"], one["y"]) for one in along] == [
         ("kk", LEFT + 20, TOP - 9), ("l", LEFT + 60, TOP - 9), ("mmmmm", LEFT + 100, TOP - 9),
     ]  # fmt: skip
@@ -103,7 +103,7 @@ def test_one_key_that_would_touch_its_neighbour_turns_all_of_them(stage: Stage) 
         (39.1, False),
         (39, True),
     ):  # five letters and the gap of 4 between two names
-        _, along = named(stage, labels("a"), labels("kk", "mmmmm", special=0), wide=wide)
+        _, along = draw_names(stage, labels("a"), labels("kk", "mmmmm", special=0), wide=wide)
         assert [one["angle"] for one in along] == pytest.approx([-math.pi / 4 if turned else 0] * 2)
         assert {one["align"] for one in along} == {"left" if turned else "center"}
         assert [one["y"] for one in along] == [TOP - (5 if turned else 9)] * 2
@@ -118,7 +118,7 @@ def test_each_name_is_measured_in_the_letters_it_is_written_in(stage: Stage) -> 
         (10, 20, 2),
         (25, 10, 0),
     ):  # letters of 13 and 12, 12 and 13, 13 and 12
-        down, along = named(
+        down, along = draw_names(
             stage,
             labels("abcdefghijklmnopqrstu"),
             labels("mmm"),
@@ -133,7 +133,7 @@ def test_each_name_is_measured_in_the_letters_it_is_written_in(stage: Stage) -> 
         assert len(down[0]["text"]) == (
             12 if tall > 12 else 13
         )  # of the 82 pixels beside the cells
-    _, along = named(
+    _, along = draw_names(
         stage, labels("q"), labels("abcdefghijklmnopqrstu"), letter=0, em=0.5, wide=17, tall=20
     )
     assert len(along[0]["text"]) == 15  # of the 90.5 pixels over them, in letters of 12
@@ -160,7 +160,7 @@ def test_of_rotated_keys_those_that_do_not_touch_are_named(
     stage: Stage, wide: float, letters: float, step: int
 ) -> None:
     keys = [f"{letter}{letter}{letter}" for letter in "abcdefghijklm"]
-    _, along = named(stage, labels("q"), labels(*keys), wide=wide)
+    _, along = draw_names(stage, labels("q"), labels(*keys), wide=wide)
     assert [one["text"] for one in along] == keys[::step]
     assert [one["angle"] for one in along] == pytest.approx(
         [-math.pi / (4 if wide > 16.25 else 2)] * len(along)
@@ -179,7 +179,7 @@ def test_of_rotated_keys_those_that_do_not_touch_are_named(
 def test_single_letters_are_never_rotated(
     stage: Stage, wide: float, letters: float, step: int, letter: float
 ) -> None:
-    _, along = named(stage, labels("q"), labels(*"abcdefghijklm"), letter=letter, wide=wide)
+    _, along = draw_names(stage, labels("q"), labels(*"abcdefghijklm"), letter=letter, wide=wide)
     assert "".join(one["text"] for one in along) == "abcdefghijklm"[::step]
     assert [size(one) for one in along] == pytest.approx([letters] * len(along), abs=0.01)
     assert {one["angle"] for one in along} == {0}
@@ -187,7 +187,7 @@ def test_single_letters_are_never_rotated(
 
 
 def test_beside_single_letters_only_a_special_token_is_rotated(stage: Stage) -> None:
-    _, along = named(stage, labels("q"), labels("a", "[end]", "b", special=1), wide=9)
+    _, along = draw_names(stage, labels("q"), labels("a", "[end]", "b", special=1), wide=9)
     assert [(one["text"], one["align"], one["y"]) for one in along] == [
         ("a", "center", TOP - 9), ("[end]", "left", TOP - 5), ("b", "center", TOP - 9),
     ]  # fmt: skip
@@ -199,7 +199,7 @@ def test_a_query_is_shortened_to_the_room_beside_the_cells(
     stage: Stage, left: float, fits: int
 ) -> None:
     text = "abcdefghijklmnopqrstuvwxyz"
-    down, _ = named(stage, labels(text[:fits], text[: fits + 1]), labels("k"), left=left)
+    down, _ = draw_names(stage, labels(text[:fits], text[: fits + 1]), labels("k"), left=left)
     assert down[0]["text"] == text[:fits]
     assert len(down[1]["text"]) == fits
     assert "…" in down[1]["text"]
@@ -210,7 +210,7 @@ def test_a_rotated_key_is_shortened_to_the_room_over_the_cells(
     stage: Stage, top: float, fits: int
 ) -> None:
     text = "abcdefghijklmnopqrstuvwxyz"
-    _, along = named(stage, labels("q"), labels(text[:fits], text[: fits + 1]), top=top)
+    _, along = draw_names(stage, labels("q"), labels(text[:fits], text[: fits + 1]), top=top)
     assert along[0]["text"] == text[:fits]
     assert len(along[1]["text"]) == fits
     assert "…" in along[1]["text"]
@@ -220,7 +220,7 @@ def test_a_rotated_key_is_shortened_to_the_room_over_the_cells(
 # --- the cells
 
 
-def painted(
+def paint_codes(
     stage: Stage, codes: np.ndarray, x: int, y: int, wide: int, tall: int, period: int | None
 ) -> np.ndarray:
     """Paint these codes on an empty canvas of 41 × 37 and return its device pixels."""
@@ -258,7 +258,7 @@ def test_a_pixel_shows_the_largest_of_its_cells_or_stripes(
     codes = rng.integers(1, 256, (rows, cols)) * (rng.random((rows, cols)) < 0.5)
     codes[: rows // 2, : cols // 2] = 0
     x, y = 7, 3
-    drawn = painted(stage, codes, x, y, wide, tall, period)
+    drawn = paint_codes(stage, codes, x, y, wide, tall, period)
     inside = np.zeros((37, 41), bool)
     inside[y : y + tall, x : x + wide] = True
     assert not drawn[~inside].any()

@@ -42,7 +42,7 @@ def names(stage: Stage) -> list[str]:
     return stage.page.get_by_role("option").locator("b").all_text_contents()
 
 
-def picked(stage: Stage) -> list[str]:
+def picked_names(stage: Stage) -> list[str]:
     """Return the names that were sent to Python."""
     return [message["name"] for trigger, message in stage.sent if trigger == "pick"]
 
@@ -86,7 +86,7 @@ def test_enter_takes_the_name_or_the_match_or_the_path(
 ) -> None:
     box.fill(typed)
     box.press("Enter")
-    assert picked(stage) == [taken]
+    assert picked_names(stage) == [taken]
     assert box.get_attribute("aria-expanded") == "false"
 
 
@@ -96,7 +96,7 @@ def test_enter_ignores_missing_and_already_chosen_models(
 ) -> None:
     box.fill(typed)
     box.press("Enter")
-    assert picked(stage) == []
+    assert picked_names(stage) == []
     missing = stage.page.get_by_role("status").filter(has_text="No model called “nosuch”")
     assert missing.is_visible() == (typed == "nosuch")
 
@@ -106,7 +106,7 @@ def test_a_shared_app_takes_no_path(stage: Stage, box: Locator) -> None:
     box.fill("/etc")
     assert "folder" not in stage.page.get_by_role("status").text_content()
     box.press("Enter")
-    assert picked(stage) == []
+    assert picked_names(stage) == []
 
 
 def test_arrows_choose_and_escape_restores_the_name(stage: Stage, box: Locator) -> None:
@@ -114,7 +114,7 @@ def test_arrows_choose_and_escape_restores_the_name(stage: Stage, box: Locator) 
     for key in ("ArrowUp", "ArrowDown", "ArrowUp"):
         box.press(key)
     box.press("Enter")
-    assert picked(stage) == ["dates-cosine"]
+    assert picked_names(stage) == ["dates-cosine"]
     box.fill("gpt")
     box.press("Escape")
     assert box.input_value() == "dates"
@@ -125,10 +125,10 @@ def test_arrows_choose_and_escape_restores_the_name(stage: Stage, box: Locator) 
 def test_a_click_chooses_and_leaving_the_box_chooses_nothing(stage: Stage, box: Locator) -> None:
     box.click()
     stage.page.get_by_role("option", name="gpt-sentiment").click()
-    assert picked(stage) == ["gpt-sentiment"]
+    assert picked_names(stage) == ["gpt-sentiment"]
     box.fill("eng")
     box.evaluate("(box) => box.blur()")
-    assert picked(stage) == ["gpt-sentiment"]
+    assert picked_names(stage) == ["gpt-sentiment"]
     assert not stage.page.get_by_role("listbox").is_visible()
 
 

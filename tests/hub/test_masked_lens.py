@@ -61,7 +61,7 @@ def viewed(scope: Scope, asked: str, position: int | None = None) -> TokenView:
     return token_view(CurrentRun(scope, scope.run(asked)), LayerChoices("text", 0, position))
 
 
-def sent(found: TokenView) -> dict[str, Any]:
+def layer_header(found: TokenView) -> dict[str, Any]:
     return unpack(on_screen(layer_payloads(found.run, found.choices))["layer"])[0]
 
 
@@ -107,7 +107,7 @@ def test_the_page_and_the_table_show_the_guesses(bert: Scope) -> None:
     found = viewed(bert, TWO_MASKS)
     assert found.position == masks(found)[0]  # if none is chosen
     assert clicked_token(found.run, found.choices, found.position) is None
-    header = sent(found)
+    header = layer_header(found)
     best = found.label(int(found.log_probs[-1].argmax())).text
     assert header["answer"][0] == best
     assert header["stops"][-1]["best"][0][0][0] == best
@@ -137,7 +137,7 @@ def test_at_other_tokens_nothing_is_guessed_and_the_page_says_why(
 ) -> None:
     found = viewed(bert, asked, 1)
     assert (found.output, found.log_probs) == ("", None)
-    header = sent(found)
+    header = layer_header(found)
     assert (header["without"], header["answer"]) == (why, None)
     assert all("best" not in stop for stop in header["stops"])
     assert STOP not in [c.name for c in check_parts(bert.model, found.run.trace, found.parts, 1)]

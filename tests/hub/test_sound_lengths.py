@@ -61,7 +61,7 @@ def noise(n: int) -> np.ndarray:
     return 0.05 * np.random.default_rng(1).standard_normal(n)
 
 
-def given(folder: Path, file: SoundFile) -> dict[str, torch.Tensor]:
+def library_features(folder: Path, file: SoundFile) -> dict[str, torch.Tensor]:
     """Return the features and the mask of a sound from the library's own extractor."""
     extractor = transformers.AutoFeatureExtractor.from_pretrained(folder)
     sound = decoded_sound(file)
@@ -111,7 +111,7 @@ def test_letters_of_any_length_are_the_librarys(
 ) -> None:
     """This holds even if the extractor pads to an even number of columns and masks the last frame."""
     file = wav(noise(n))
-    inputs = given(folders[name], file)
+    inputs = library_features(folders[name], file)
     with torch.no_grad():
         made = eager(folders[name], name)(**inputs, output_attentions=True)
     trace = scopes[name].run(file)
@@ -190,7 +190,7 @@ def test_a_generating_model_gets_the_librarys_features(
     for file in (example_sound(), wav(noise(13_579))):
         trace = scope.run(file, TEXT)
         ids = torch.tensor([trace.streams["transcript"].ids])
-        inputs = given(folders[name], file)
+        inputs = library_features(folders[name], file)
         with torch.no_grad():
             made = library(**inputs, decoder_input_ids=ids, output_attentions=True, use_cache=False)
         by_kind = {"encoder_self": made.encoder_attentions, "decoder_self": made.decoder_attentions}
@@ -212,7 +212,7 @@ def test_the_text_equals_that_of_generate(
 ) -> None:
     library = getattr(transformers, name).from_pretrained(folders[name]).eval()
     for sound in SOUND_EXAMPLES[:2]:
-        inputs = given(folders[name], example_sound(sound))
+        inputs = library_features(folders[name], example_sound(sound))
         written = list(scopes[name].write(example_sound(sound), max_new=9).ids)
         row = library.generate(**inputs, max_new_tokens=9, do_sample=False, num_beams=1)[0].tolist()
         assert written[: len(row) - 1] == row[1:]

@@ -67,7 +67,7 @@ def features(folder: Path, file: SoundFile | None = None) -> torch.Tensor:
 
 
 @torch.no_grad()
-def asked(library: Any, given: torch.Tensor, ids: tuple[int, ...]) -> Any:
+def library_output(library: Any, given: torch.Tensor, ids: tuple[int, ...]) -> Any:
     how = {"output_attentions": True, "output_hidden_states": True, "use_cache": False}
     return library(input_features=given, decoder_input_ids=torch.tensor([ids]), **how)
 
@@ -78,7 +78,7 @@ def test_features_weights_states_and_logits_are_the_librarys(
 ) -> None:
     trace, given = scope.run(example_sound(name)), features(folder, example_sound(name))
     assert torch.equal(trace.streams["frames"].ids.features, given[0])
-    made = asked(library, given, trace.streams["transcript"].ids)
+    made = library_output(library, given, trace.streams["transcript"].ids)
     pairs = [
         (SELF, made.encoder_attentions),
         ("model.decoder.layers.{}.self_attn", made.decoder_attentions),
@@ -176,7 +176,7 @@ def test_a_typed_text_is_read_after_the_models_prompt(
     ids = trace.streams["transcript"].ids
     assert ids[:3] == scope.run(example_sound()).streams["transcript"].ids[:3]
     assert ids[3:] == scope.tokenizer.encode(TYPED).ids
-    made = asked(library, features(folder), ids)
+    made = library_output(library, features(folder), ids)
     torch.testing.assert_close(
         trace.next_token.log_probs, made.logits[0].log_softmax(-1), atol=2e-5, rtol=1e-5
     )

@@ -411,7 +411,7 @@ def embedded(scope: Scope, features: torch.Tensor) -> torch.Tensor:
     return scope.model.module.audio_spectrogram_transformer.embeddings(features[None])[0]
 
 
-def told(row: PatchedSound, token: int) -> tuple[float, float, int, int]:
+def labelled_extent(row: PatchedSound, token: int) -> tuple[float, float, int, int]:
     """Return the times and the bands in the label of a token."""
     said = re.fullmatch(r"([\d.]+) to ([\d.]+) s, bands (\d+) to (\d+)", row.grid.described(token))
     assert said, row.tokens[token]
@@ -446,7 +446,7 @@ def test_a_patch_reads_the_bands_and_columns_in_its_label(patches: Scope) -> Non
         assert reads["columns"][token] == reads["bands"][token] == []
         assert row.grid.described(token) == ""
     for token in range(2, len(row.ids)):
-        begin, end, low, high = told(row, token)
+        begin, end, low, high = labelled_extent(row, token)
         assert reads["columns"][token] == list(range(round(100 * begin), round(100 * end)))
         assert reads["bands"][token] == list(range(low - 1, high))
         assert row.tokens[token] == f"{begin:.1f} s b{low}"
@@ -463,7 +463,7 @@ def test_a_click_changes_the_patches_of_its_time(patches: Scope) -> None:
         both = (embedded(patches, row.ids.features) for row in (rows[0], rows[-1]))
         moved = torch.sub(*both).abs().amax(-1) > 0
         for token in range(2, len(moved)):
-            begin, end, *_ = told(rows[0], token)
+            begin, end, *_ = labelled_extent(rows[0], token)
             assert bool(moved[token]) or not begin <= second < end
             assert not moved[token] or begin <= second < end + 0.015
 
@@ -477,7 +477,7 @@ def test_the_patches_after_a_sound_are_padding(patches: Scope, n: int) -> None:
     holds = (row.ids.features - padding).abs().amax(1) > 1e-6
     assert int(holds.sum()) == min(64, 1 + (n - 400) // 160)
     for token in range(2, len(row.ids)):
-        begin = round(100 * told(row, token)[0])
+        begin = round(100 * labelled_extent(row, token)[0])
         column = row.grid.patch(token)[1]
         assert bool(holds[begin : begin + 16].any()) == (column < row.n_heard)
 

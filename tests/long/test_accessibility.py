@@ -42,7 +42,7 @@ PICTURES = """() => {
 READ = f"() => ({PICTURES})().every((picture) => picture.hidden || picture.values)"
 
 
-def told(violation: dict[str, Any]) -> str:
+def describe(violation: dict[str, Any]) -> str:
     """Return what axe found, and on which element."""
     return f"{violation['id']}: {violation['help']} — " + "; ".join(
         node["html"][:120] for node in violation["nodes"]
@@ -72,7 +72,7 @@ def test_axe_finds_nothing_and_every_picture_can_be_read(
 
 def found_nothing(page: Page) -> None:
     found = AXE.run(page, options={"resultTypes": ["violations"]}).response["violations"]
-    assert [told(one) for one in found] == []
+    assert [describe(one) for one in found] == []
     for picture in page.evaluate(PICTURES):
         if not picture["hidden"]:
             assert picture["role"] in ("img", "group")

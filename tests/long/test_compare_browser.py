@@ -48,7 +48,7 @@ def distances(scope: Scope, source: str) -> np.ndarray:
     return pair.distances.numpy()
 
 
-def shows(page: Page, value: float) -> None:
+def wait_for_distance(page: Page, value: float) -> None:
     """Wait until the cell shows this distance."""
     page.wait_for_function(
         """([site, head, value]) => {
@@ -61,7 +61,7 @@ def shows(page: Page, value: float) -> None:
 
 
 def test_the_grid_holds_the_distances_of_both_runs(opened: Page, scope: Scope) -> None:
-    shows(opened, float(distances(scope, SOURCE)[1, 2]))
+    wait_for_distance(opened, float(distances(scope, SOURCE)[1, 2]))
     expect(opened.locator(".difference .verdict")).to_contain_text("The answers diverge at word 2")
 
 
@@ -79,7 +79,7 @@ def test_a_click_shows_the_maps_of_a_head(opened: Page) -> None:
 
 def test_both_are_redrawn_while_typing(opened: Page, scope: Scope) -> None:
     opened.get_by_label("English sentence").fill("He is reading a newspaper.")
-    shows(opened, float(distances(scope, "He is reading a newspaper.")[1, 2]))
+    wait_for_distance(opened, float(distances(scope, "He is reading a newspaper.")[1, 2]))
 
 
 def test_one_click_pins_and_compares(shared_page: Page) -> None:

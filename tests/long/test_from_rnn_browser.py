@@ -38,7 +38,7 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def asked(folder: Path, **params: str) -> dict[str, str]:
+def url_parameters(folder: Path, **params: str) -> dict[str, str]:
     """Return the URL parameters of this page."""
     link = {
         f"from-rnn-{name}": value
@@ -49,7 +49,7 @@ def asked(folder: Path, **params: str) -> dict[str, str]:
 
 def opened(page: Page, folder: Path, ready: str = ".maps[data-painted]", **params: str) -> None:
     """Open the page at this link."""
-    go(page, "from-rnn", ready, **asked(folder, **params))
+    go(page, "from-rnn", ready, **url_parameters(folder, **params))
 
 
 def computed(folder: Path, kind: str, text: str = TEXT, **sizes: int) -> Reach:

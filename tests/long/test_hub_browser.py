@@ -41,7 +41,7 @@ def address(shelf: Path) -> Iterator[str]:
             yield address
 
 
-def wanted(folder: Path) -> tuple[list[str], np.ndarray]:
+def library_weights(folder: Path) -> tuple[list[str], np.ndarray]:
     """Return the tokens of SENTENCE and the weights of all layers and heads from the library itself."""
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
     module = transformers.AutoModelForMaskedLM.from_pretrained(
@@ -72,7 +72,7 @@ def pick(page: Page, name: str) -> Locator:
 def test_a_folder_is_picked_and_shows_the_librarys_own_weights(
     page: Page, address: str, shelf: Path
 ) -> None:
-    tokens, weights = wanted(shelf / "whole")
+    tokens, weights = library_weights(shelf / "whole")
     page.goto(f"http://{address}/?checkpoint=dates")
     page.wait_for_selector(".head[data-painted]")
     pick(page, "shelf/whole")
@@ -104,7 +104,7 @@ def test_an_incomplete_folder_is_reported_beside_the_picker_and_the_picture_stay
     )  # while a path is typed
     page.wait_for_selector(".head[data-painted]")
     before = shown(page)
-    np.testing.assert_allclose(before[1], wanted(shelf / "whole")[1][1, 1], atol=1e-6)
+    np.testing.assert_allclose(before[1], library_weights(shelf / "whole")[1][1, 1], atol=1e-6)
     expect(pick(page, str(shelf / "cut")).get_by_role("alert")).to_contain_text(
         "model.safetensors was cut off"
     )

@@ -40,7 +40,7 @@ def probability(scope: Scope, *edits: object) -> float:
     return float(trace.next_token.log_probs[1, output.labels[1]].exp())
 
 
-def follows(page: Page, p: float) -> None:
+def wait_for_probability(page: Page, p: float) -> None:
     """Wait until the probability of the followed token after the change is this one."""
     page.wait_for_function(
         """(p) => {
@@ -57,17 +57,17 @@ def test_a_click_switches_a_head_off_and_another_on_again(opened: Page, scope: S
     cell(opened).click()
     in_url(opened, "edits", to_text([off]))
     expect(cell(opened)).to_have_attribute("aria-pressed", "true")
-    follows(opened, probability(scope, off))
+    wait_for_probability(opened, probability(scope, off))
     cell(opened).click()
     expect(cell(opened)).to_have_attribute("aria-pressed", "false")
-    follows(opened, probability(scope))
+    wait_for_probability(opened, probability(scope))
 
 
 def test_keys_switch_and_scale_a_head(opened: Page, scope: Scope) -> None:
     cell(opened).focus()
     opened.keyboard.press("ArrowLeft")
     expect(cell(opened)).to_have_text("×0.75")
-    follows(opened, probability(scope, HeadScale(SITE, head=HEAD, factor=0.75)))
+    wait_for_probability(opened, probability(scope, HeadScale(SITE, head=HEAD, factor=0.75)))
     expect(cell(opened)).to_be_focused()
     opened.keyboard.press("Enter")
     expect(cell(opened)).to_have_attribute("data-factor", "1")

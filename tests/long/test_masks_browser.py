@@ -51,7 +51,7 @@ def point(page: Page, query: int, key: int) -> None:
     page.locator(CELLS).hover(position=cell_of(page.locator(".masks"), query, key))
 
 
-def settled(page: Page, story: str) -> None:
+def wait_for_story(page: Page, story: str) -> None:
     """Wait until Python has answered with this in its account of the change."""
     expect(page.locator(".masks .story")).to_contain_text(story)
 
@@ -90,14 +90,14 @@ def test_painting_cells_runs_the_model_with_that_mask(opened: Page, dates: Scope
     compare(opened, *computed(dates, ()))
     opened.evaluate(PLACES)
     click(opened, 3, 3)
-    settled(opened, "1 cell forbidden")
+    wait_for_story(opened, "1 cell forbidden")
     compare(opened, *computed(dates, for_kinds(decoder_self=MaskChange(block=((3, 3),)))))
     point(opened, 5, 0)
     opened.mouse.down()
     point(opened, 5, 4)
     opened.mouse.up()
     click(opened, 0, 2)
-    settled(opened, "6 cells forbidden, 1 cell allowed")
+    wait_for_story(opened, "6 cells forbidden, 1 cell allowed")
     forbidden = ((3, 3), *((5, key) for key in range(5)))
     compare(
         opened,
@@ -107,15 +107,15 @@ def test_painting_cells_runs_the_model_with_that_mask(opened: Page, dates: Scope
     wait_until_idle(opened)
     assert opened.evaluate("places.size") == 1
     click(opened, 3, 3)  # again: back to before
-    settled(opened, "5 cells forbidden, 1 cell allowed")
+    wait_for_story(opened, "5 cells forbidden, 1 cell allowed")
     in_url(
         opened, "decoder-mask", "f5.0-4_a0.2"
     )  # the account is painted before the change is in the address
     opened.reload()
     opened.wait_for_selector(".masks[data-painted]")
-    settled(opened, "5 cells forbidden, 1 cell allowed")
+    wait_for_story(opened, "5 cells forbidden, 1 cell allowed")
     opened.get_by_role("button", name="Undo all changes").click()
-    settled(opened, "Nothing is changed yet")
+    wait_for_story(opened, "Nothing is changed yet")
 
 
 def test_a_cell_names_the_layers_that_block_it(opened: Page) -> None:
@@ -134,12 +134,14 @@ def test_a_cell_names_the_layers_that_block_it(opened: Page) -> None:
 def test_removing_look_ahead_reports_the_measured_effect(opened: Page, dates: Scope) -> None:
     opened.get_by_role("combobox", name="Preset mask, decoder self").click()
     opened.get_by_role("option", name="none: attends to everything").click()
-    settled(opened, "The decoder may look ahead.")
+    wait_for_story(opened, "The decoder may look ahead.")
     before, after = computed(
         dates, for_kinds(decoder_self=MaskChange(removed_layers=(LOOK_AHEAD,)))
     )
     compare(opened, before, after)
-    settled(opened, f"{-before.log_prob / 11:.3f} → {-after.log_prob / 11:.3f} nats per token")
+    wait_for_story(
+        opened, f"{-before.log_prob / 11:.3f} → {-after.log_prob / 11:.3f} nats per token"
+    )
 
 
 def test_another_mask_is_chosen_and_a_word_blocked_by_its_column(
@@ -148,7 +150,7 @@ def test_another_mask_is_chosen_and_a_word_blocked_by_its_column(
     opened.locator(".masks .group[data-kind=cross]").click()
     expect(opened.locator(".masks[data-kind=cross]")).to_be_visible()
     click(opened, -0.8, 0)
-    settled(opened, "11 cells forbidden")
+    wait_for_story(opened, "11 cells forbidden")
     column = tuple((query, 0) for query in range(11))
     compare(opened, *computed(dates, for_kinds(cross=MaskChange(block=column))))
 
@@ -163,5 +165,5 @@ def test_cells_are_painted_by_keyboard(opened: Page, dates: Scope) -> None:
         " ",
     ):  # the first one only shows the current cell
         opened.keyboard.press(key)
-    settled(opened, "1 cell forbidden")
+    wait_for_story(opened, "1 cell forbidden")
     compare(opened, *computed(dates, for_kinds(decoder_self=MaskChange(block=((2, 1),)))))

@@ -47,7 +47,7 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def asked(folder: Path, **params: str) -> dict[str, str]:
+def url_parameters(folder: Path, **params: str) -> dict[str, str]:
     """Return the URL parameters of this page."""
     return {
         "checkpoint": str(folder),
@@ -58,7 +58,7 @@ def asked(folder: Path, **params: str) -> dict[str, str]:
 
 def opened(page: Page, folder: Path, **params: str) -> None:
     """Open the page at this link."""
-    go(page, "positions", ".st-key-checked", **asked(folder, **params))
+    go(page, "positions", ".st-key-checked", **url_parameters(folder, **params))
 
 
 def cells(page: Page, key: str, wanted: np.ndarray) -> np.ndarray:
@@ -75,7 +75,7 @@ def cells(page: Page, key: str, wanted: np.ndarray) -> np.ndarray:
     return np.array(page.evaluate(CELLS, key))
 
 
-def moved(page: Page, name: str, wanted: np.ndarray) -> np.ndarray:
+def map_cells(page: Page, name: str, wanted: np.ndarray) -> np.ndarray:
     """Return the cells of a map of the shuffle test, once they are near the wanted ones."""
     rects = page.locator(f".shuffle rect[data-map={name}]")
     end = time.monotonic() + PATIENCE / 1000
@@ -122,10 +122,10 @@ def test_reordering_the_tokens_is_the_shuffle_test(shared_page, checkpoint):
         shared_page.get_by_text(how, exact=True).click()
         order = new_order(len(ids), how, 0)
         positioned = shuffle_test(scope.model, ids, order)
-        drawn = moved(shared_page, "map0", positioned.change.T.numpy())
+        drawn = map_cells(shared_page, "map0", positioned.change.T.numpy())
         np.testing.assert_allclose(drawn, positioned.change.T.numpy(), atol=1e-5)
     bare = shuffle_test(without_positions(scope.model), ids, order)
-    assert moved(shared_page, "map1", bare.change.T.numpy()).max() < 1e-4
+    assert map_cells(shared_page, "map1", bare.change.T.numpy()).max() < 1e-4
     expect(shared_page.locator(".explained")).to_contain_text(
         f"{100 * float(positioned.mean[-1]):.0f} % of its length"
     )
@@ -158,7 +158,7 @@ def test_typing_reorders_the_new_text(shared_page, checkpoint):
     scope = models.load(checkpoint, device="cpu")
     ids = scope.encode(source="edcbabc")["source"].ids
     change = shuffle_test(scope.model, ids, new_order(len(ids), "reversed")).change.T.numpy()
-    np.testing.assert_allclose(moved(shared_page, "map0", change), change, atol=1e-5)
+    np.testing.assert_allclose(map_cells(shared_page, "map0", change), change, atol=1e-5)
     in_url(shared_page, "source", "edcbabc")
     in_url(shared_page, "positions-order", "reversed")
 

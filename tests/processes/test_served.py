@@ -122,7 +122,7 @@ def test_no_call_leaves_the_machine_whatever_is_requested(address: str, calls: P
     assert status(address, "/_stcore/metrics") == status(address, "/_stcore/upload_file/a/b") == 404
 
     async def over_both_sockets() -> None:
-        client = await arrived(address)
+        client = await start_session(address)
         for path, offered in (
             ("_stcore/stream", ["streamlit"]),
             ("live", [PROTOCOL, client.token]),
@@ -141,13 +141,13 @@ def test_no_call_leaves_the_machine_whatever_is_requested(address: str, calls: P
             async with connect(url, subprotocols=offered, origin=f"http://{address}"):
                 pass
         await client.edit("Tom has a dog.")
-        await left(client)
+        await end_session(client)
 
     asyncio.run(over_both_sockets())
     assert not calls.exists(), calls.read_text()
 
 
-async def arrived(address: str) -> Client:
+async def start_session(address: str) -> Client:
     """Start a session with its page and its live socket."""
     client = Client(
         1,
@@ -158,12 +158,12 @@ async def arrived(address: str) -> Client:
     return client
 
 
-async def left(client: Client) -> None:
+async def end_session(client: Client) -> None:
     await client.live.close()
     await client.socket.close()
 
 
-async def ends(socket: object, message: str | bytes) -> bool:
+async def closes_socket(socket: object, message: str | bytes) -> bool:
     """Return whether the server closes this socket at this message, without an answer."""
     await socket.send(message)
     try:
@@ -175,7 +175,7 @@ async def ends(socket: object, message: str | bytes) -> bool:
 
 def test_nonsense_closes_its_own_socket_and_no_other(address: str) -> None:
     async def ask() -> None:
-        one, other = await arrived(address), await arrived(address)
+        one, other = await start_session(address), await start_session(address)
         for nonsense in (
             b"\x00\xff",
             b"",
@@ -185,30 +185,30 @@ def test_nonsense_closes_its_own_socket_and_no_other(address: str) -> None:
             "x" * 1_000_001,
         ):
             async with await one.open() as socket:
-                assert await ends(socket, nonsense)
+                assert await closes_socket(socket, nonsense)
             await other.edit("Tom has two dogs.")
         await one.edit("Tom has a cat.")
-        await left(one)
-        await left(other)
+        await end_session(one)
+        await end_session(other)
 
     asyncio.run(ask())
 
 
 def test_half_a_character_is_answered(address: str) -> None:
     async def ask() -> None:
-        client = await arrived(address)
+        client = await start_session(address)
         await client.live.send(json.dumps({"texts": ["I like \ud83d", "\udc00"]}))
         header, arrays = unpack(await client.live.recv())
         assert dict(header["plain"]["written"]["rows"])["source"] == "I like \ufffd"
         assert "head" in arrays
-        await left(client)
+        await end_session(client)
 
     asyncio.run(ask())
 
 
 def test_a_session_has_few_sockets_and_strangers_none(address: str) -> None:
     async def ask() -> None:
-        client, other = await arrived(address), await arrived(address)
+        client, other = await start_session(address), await start_session(address)
         url = f"ws://{address}/live"
         for offered in (None, [PROTOCOL], [PROTOCOL, "guessed"], [PROTOCOL, client.token[:-1]]):
             assert await refused(url, subprotocols=offered)
@@ -221,8 +221,8 @@ def test_a_session_has_few_sockets_and_strangers_none(address: str) -> None:
             await socket.close()
         async with await client.open():  # there is room again
             pass
-        await left(client)
-        await left(other)
+        await end_session(client)
+        await end_session(other)
 
     asyncio.run(ask())
 

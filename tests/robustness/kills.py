@@ -52,7 +52,7 @@ def until_done(folder: Path, moments: Sequence[float]) -> int:
 def same(one: Path, other: Path) -> bool:
     """Return whether two runs left the same weights, snapshots and record, apart from their duration and the folder's name."""
 
-    def left(folder: Path) -> dict[str, object]:
+    def remains(folder: Path) -> dict[str, object]:
         paths = sorted(
             p
             for p in folder.rglob("*")
@@ -66,7 +66,7 @@ def same(one: Path, other: Path) -> bool:
             str(p.relative_to(folder)): p.read_bytes() for p in paths if p.suffix != ".partial"
         } | {"record": record}
 
-    return left(one) == left(other)
+    return remains(one) == remains(other)
 
 
 def measure(runs: int, kills: int, seed: int) -> tuple[int, int]:

@@ -620,11 +620,16 @@ def test_stacked_attention_learns_with_add_and_norm_and_not_without():
 def test_the_fixed_vector_loses_more_of_a_long_sentence_than_the_alignment():
     """This is figure 2 of Bahdanau et al. 2015, from the recorded scores by source length."""
 
-    def kept(name: str) -> float:
+    def share_on_long_sentences(name: str) -> float:
         groups = models.load(name, device="cpu").training["by_length"]
         return groups[-1]["score"] / max(group["score"] for group in groups)
 
-    assert kept("eng-fra-rnn") < 0.4 < 0.6 < kept("eng-fra-bahdanau")
+    assert (
+        share_on_long_sentences("eng-fra-rnn")
+        < 0.4
+        < 0.6
+        < share_on_long_sentences("eng-fra-bahdanau")
+    )
 
 
 def test_the_three_translators_read_the_same_tokens_of_the_same_data():

@@ -30,7 +30,7 @@ SITES = [
 ]
 
 
-def written(model: Transformer, method: Method = GREEDY, n: int = 5) -> decoding_runs.Run:
+def run_to(model: Transformer, method: Method = GREEDY, n: int = 5) -> decoding_runs.Run:
     """Return a run whose end is forced after n tokens: a random model need not end by itself."""
     return decoding_runs.autoregressive(
         model, SOURCE, replace(method, forced=(*method.forced, (n, END)))
@@ -38,7 +38,7 @@ def written(model: Transformer, method: Method = GREEDY, n: int = 5) -> decoding
 
 
 def test_teacher_forced_and_step_by_step_passes_give_the_same_numbers(tiny: Transformer) -> None:
-    serial = written(tiny)
+    serial = run_to(tiny)
     parallel = decoding_runs.uncached_run(tiny, SOURCE, serial.taken)
     assert serial.taken == parallel.taken
     assert serial.read == parallel.read == (START, *serial.taken[:-1])
@@ -51,7 +51,7 @@ def test_teacher_forced_and_step_by_step_passes_give_the_same_numbers(tiny: Tran
 
 
 def test_every_step_from_the_cache_equals_the_step_without_it(tiny: Transformer) -> None:
-    serial = written(tiny)
+    serial = run_to(tiny)
     plain = list(
         decoding.greedy(tiny, SOURCE, forced=serial.taken, use_cache=False, max_new=len(serial))
     )
@@ -61,12 +61,12 @@ def test_every_step_from_the_cache_equals_the_step_without_it(tiny: Transformer)
 
 
 def test_the_cached_keys_are_those_of_the_earlier_positions(tiny: Transformer) -> None:
-    assert written(tiny).cached == (0, 1, 2, 3, 4, 5)
+    assert run_to(tiny).cached == (0, 1, 2, 3, 4, 5)
     assert decoding_runs.uncached_run(tiny, SOURCE, [5, 6, 7]).cached == (0, 0, 0)
 
 
 def test_weights_are_those_of_a_recorded_pass_by_hand(tiny: Transformer) -> None:
-    run = written(tiny)
+    run = run_to(tiny)
     ids = torch.tensor([[START, *run.taken[:-1]]])
     source = torch.tensor([SOURCE])
     with torch.inference_mode(), record() as recording:
@@ -88,7 +88,7 @@ def test_a_trace_by_position(scope: Scope) -> None:
 
 
 def test_entropy_in_bits(tiny: Transformer) -> None:
-    run = written(tiny)
+    run = run_to(tiny)
     p = run.log_probs.double().exp()
     torch.testing.assert_close(
         run.entropy_bits.double(), -(p * p.log2()).sum(-1), rtol=1e-4, atol=1e-5
@@ -124,8 +124,8 @@ def test_forcing_the_end_ends_the_run(scope: Scope) -> None:
 
 def test_sampling_keeps_its_random_numbers_where_a_token_is_forced(tiny: Transformer) -> None:
     method = Method("sample", seed=3, temperature=2.0)
-    free = written(tiny, method)
-    same = written(tiny, Method("sample", seed=3, temperature=2.0, forced=((1, free.taken[1]),)))
+    free = run_to(tiny, method)
+    same = run_to(tiny, Method("sample", seed=3, temperature=2.0, forced=((1, free.taken[1]),)))
     assert same.taken == free.taken
 
 
@@ -151,7 +151,7 @@ def test_a_beam_continues_only_from_the_forced_token(scope: Scope) -> None:
 
 def test_the_distribution_of_a_method(tiny: Transformer) -> None:
     """Only sampling changes it: by hand, at temperature 2, the three best, then those within 0.9."""
-    log_probs = written(tiny).log_probs[0]
+    log_probs = run_to(tiny).log_probs[0]
     for how in ("greedy", "beam"):
         assert Method(how, temperature=2.0, top_k=3, top_p=0.9).filtered(log_probs) is log_probs
     p = (log_probs.double() / 2).exp()

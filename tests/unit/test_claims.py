@@ -44,7 +44,7 @@ def failed(checks: list[Check]) -> dict[str, float]:
     return {check.name: check.value for check in checks if not check.passed}
 
 
-def moved(tensor: torch.Tensor, at: tuple, by: float) -> torch.Tensor:
+def with_shifted_number(tensor: torch.Tensor, at: tuple, by: float) -> torch.Tensor:
     forged = tensor.clone()
     forged[at] += by
     return forged
@@ -70,10 +70,12 @@ def test_the_claims_of_the_three_formulas():
     forged = [
         replace(measures[0], rotation_miss=1e-6),
         replace(measures[1], rotation_miss=1e-5),
-        replace(measures[2], table=moved(measures[2].table, (0, 4), -1e-12)),
+        replace(measures[2], table=with_shifted_number(measures[2].table, (0, 4), -1e-12)),
     ]
     assert list(failed(positions_claims.formulas(forged)).values()) == [1e-6, 1e-5, 1e-12]
-    another = replace(measures[2], table=moved(measures[2].table, (1, 4), 1.0), rotation_miss=1.0)
+    another = replace(
+        measures[2], table=with_shifted_number(measures[2].table, (1, 4), 1.0), rotation_miss=1.0
+    )
     assert (
         failed(positions_claims.formulas([another])) == {}
     )  # only position 0 must be zero, and no rotation is claimed
@@ -94,7 +96,7 @@ def test_the_claims_of_one_table():
     assert failed(positions_claims.table_checks("paper", shorter, similarity)) == {
         length: pytest.approx(0.5 * 3**0.5)
     }
-    uneven = replace(similarity, least=moved(similarity.least, (5,), -0.25))
+    uneven = replace(similarity, least=with_shifted_number(similarity.least, (5,), -0.25))
     assert failed(positions_claims.table_checks("paper", values, uneven)) == {
         distance: pytest.approx(0.25)
     }
@@ -111,11 +113,11 @@ def test_the_claims_of_the_models_own_table():
         (same, True, 0.0, "Largest difference from the run on your text"),
         (papers, True, 1e-6, "Largest difference over 19 positions"),
     ]
-    used = moved(whole[:7], (6, 5), -1e-3)
+    used = with_shifted_number(whole[:7], (6, 5), -1e-3)
     assert failed(positions_claims.own_table_checks(used, whole, "sinusoidal", whole)) == {
         same: pytest.approx(1e-3, rel=1e-3)
     }
-    other = moved(whole, (18, 2), 1e-3)
+    other = with_shifted_number(whole, (18, 2), 1e-3)
     assert failed(positions_claims.own_table_checks(other[:7], other, "sinusoidal", whole)) == {
         papers: pytest.approx(1e-3, rel=1e-3)
     }
@@ -144,11 +146,11 @@ def test_the_claims_of_the_shuffle_test():
         (same, True, 1e-5, "Largest difference from the last layer as recorded"),
     ]
     for at in ((0, 2), (1, 0)):
-        moved_one = shuffled(moved(still, at, 2e-4), order, stages)
+        moved_one = shuffled(with_shifted_number(still, at, 2e-4), order, stages)
         assert failed(positions_claims.shuffle_checks(positioned, moved_one, recorded)) == {
             unseen: pytest.approx(2e-4)
         }
-    forged = moved(recorded, (2, 1), -0.25)
+    forged = with_shifted_number(recorded, (2, 1), -0.25)
     assert failed(positions_claims.shuffle_checks(positioned, bare, forged)) == {
         same: pytest.approx(0.25)
     }
@@ -186,12 +188,14 @@ def test_the_claims_of_a_recurrent_shuffle_test():
         "Largest difference from the states recorded",
     ]
     for at, name in (((0, 1), before), ((0, 0), before), ((1, 4), behind)):
-        forged = shuffled(moved(change, at, 2e-6), order, stages)
+        forged = shuffled(with_shifted_number(change, at, 2e-6), order, stages)
         assert failed(positions_claims.recurrent_checks(forged, forged.original)) == {
             name: pytest.approx(2e-6)
         }
     assert failed(
-        positions_claims.recurrent_checks(test, moved(test.original, (1, 2, 0), -0.25))
+        positions_claims.recurrent_checks(
+            test, with_shifted_number(test.original, (1, 2, 0), -0.25)
+        )
     ) == {same: pytest.approx(0.25)}
     one_way = shuffled(change[:1], order, ("states",))
     assert [c.name for c in positions_claims.recurrent_checks(one_way, one_way.original)] == [
@@ -199,10 +203,10 @@ def test_the_claims_of_a_recurrent_shuffle_test():
         same,
     ]
     whole = shuffled(
-        moved(torch.zeros(2, 5), (0, 4), 2e-6), (0, 1, 2, 3, 4), stages
+        with_shifted_number(torch.zeros(2, 5), (0, 4), 2e-6), (0, 1, 2, 3, 4), stages
     )  # nothing moved: nothing may change
     assert list(failed(positions_claims.recurrent_checks(whole, whole.original))) == [before]
-    whole = shuffled(moved(torch.zeros(2, 5), (1, 0), 2e-6), (0, 1, 2, 3, 4), stages)
+    whole = shuffled(with_shifted_number(torch.zeros(2, 5), (1, 0), 2e-6), (0, 1, 2, 3, 4), stages)
     assert list(failed(positions_claims.recurrent_checks(whole, whole.original))) == [behind]
 
 
@@ -216,10 +220,10 @@ def test_the_claims_of_adding_and_concatenating():
         (folded, True, pytest.approx(1e-6 * size)), (projected, True, pytest.approx(1e-5 * size)),
     ]  # fmt: skip
     assert {c.sentence for c in checks} == {"Largest difference over all tokens"}
-    assert failed(positions_claims.adding(both, moved(x + p, (4, 7), -0.25))) == {
+    assert failed(positions_claims.adding(both, with_shifted_number(x + p, (4, 7), -0.25))) == {
         folded: pytest.approx(0.25, abs=1e-5)
     }
-    forged = replace(both, concatenated=moved(both.concatenated, (4, 7), -0.25))
+    forged = replace(both, concatenated=with_shifted_number(both.concatenated, (4, 7), -0.25))
     assert failed(positions_claims.adding(forged, x + p)) == {
         projected: pytest.approx(0.25, abs=1e-4)
     }
@@ -231,9 +235,9 @@ def test_the_claims_of_adding_and_concatenating():
     assert (true.name, true.passed) == ("these are the model's own queries", True)
     assert true.sentence == "Largest difference of (x + p)·W_Q + b from the q of the run"
     assert true.limit == pytest.approx(1e-5 * max(1.0, float(q.abs().max())))
-    assert positions_claims.queries(both, bias, moved(q, (1, 4, 3), -0.25)).value == pytest.approx(
-        0.25, abs=1e-4
-    )
+    assert positions_claims.queries(
+        both, bias, with_shifted_number(q, (1, 4, 3), -0.25)
+    ).value == pytest.approx(0.25, abs=1e-4)
     for wrong in (q.flip(0), q.flip(1)):
         assert not positions_claims.queries(both, bias, wrong).passed
     assert not positions_claims.queries(both, 0 * bias, q).passed
@@ -271,7 +275,7 @@ def test_the_claims_of_reach():
     ]
     assert not found[0].reaches[1, 3]
     forged = {
-        LEAK: replace(found[0], norms=moved(found[0].norms, (1, 3), 1e-30)),
+        LEAK: replace(found[0], norms=with_shifted_number(found[0].norms, (1, 3), 1e-30)),
         OWN: replace(found[0], output_gap=2e-5),
         AUTOGRAD: replace(found[0], autograd_gap=2e-4),
     }
@@ -279,7 +283,7 @@ def test_the_claims_of_reach():
         for layers in ([one, found[1]], [found[1], one]):
             assert list(failed(reach_text.reach_checks(layers))) == [name]
     assert (
-        replace(found[0], norms=moved(found[0].norms, (3, 1), 1.0)).leak == 0
+        replace(found[0], norms=with_shifted_number(found[0].norms, (3, 1), 1.0)).leak == 0
     )  # there it may be anything
     assert found[1].reaches.all()
     assert found[1].leak == 0
@@ -368,14 +372,14 @@ def test_the_claims_of_a_pair(scope):
         (same, True, 0.0, "Target tokens that differ between the two runs"),
         (again, True, 1e-5, "½·KL(p‖m) + ½·KL(q‖m), m = (p + q)/2; largest gap in bits"),
     ]
-    assert failed(from_rnn_pair.pair_checks(traces, pair, moved(apart, (2,), -0.25))) == {
-        again: pytest.approx(0.25, abs=1e-5)
-    }
+    assert failed(
+        from_rnn_pair.pair_checks(traces, pair, with_shifted_number(apart, (2,), -0.25))
+    ) == {again: pytest.approx(0.25, abs=1e-5)}
     other = [traces[0], scope.run("abd", "cda")]
     assert failed(from_rnn_pair.pair_checks(other, pair, apart)) == {same: 1.0}
     for i, weights in enumerate((p, q)):
         forged = list(pair)
-        forged[i] = AlignmentMap("forged", "", moved(weights, (3, 1), -1e-3))
+        forged[i] = AlignmentMap("forged", "", with_shifted_number(weights, (3, 1), -1e-3))
         found = failed(
             from_rnn_pair.pair_checks(
                 traces, forged, jensen_shannon(forged[0].weights, forged[1].weights)

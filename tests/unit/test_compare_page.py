@@ -366,9 +366,9 @@ def test_the_files_of_two_runs_name_both_and_the_heads() -> None:
     here, there = (
         "Cross, layer 3, head 1 (first)", "Cross, layer 3, head 4 (second)",
     )  # fmt: skip
-    difference = told(unpack(drawn["difference"])[0]["about"])
+    difference = facts_by_name(unpack(drawn["difference"])[0]["about"])
     assert difference["difference"] == f"{here} minus {there}"
-    distances = told(drawn["distances"]["about"])
+    distances = facts_by_name(drawn["distances"]["about"])
     assert distances == file.about(run)
     assert distances["distance"] == f"in bits to {there.replace(' (second)', ' of the second run')}"
     for about in (difference, distances):
@@ -376,7 +376,7 @@ def test_the_files_of_two_runs_name_both_and_the_heads() -> None:
         assert "changed (first)" not in about
         assert about["changed (second)"].endswith("forbidden (query, key) (1, 2)")
     same_head = compare_payloads(run, replace(choices, other=None))["distances"]["about"]
-    assert told(same_head)["distance"] == "in bits to the same head of the second run"
+    assert facts_by_name(same_head)["distance"] == "in bits to the same head of the second run"
 
 
 def test_the_names_of_files_of_two_runs_name_both() -> None:
@@ -400,13 +400,13 @@ def test_the_names_of_files_of_two_runs_name_both() -> None:
 
 def test_the_files_of_one_run_name_it_once() -> None:
     drawn = compare_payloads(run_of("eng-fra"), replace(ALONE, focus=Focus(SITE, 0)))
-    about = told(drawn["distances"]["about"])
+    about = facts_by_name(drawn["distances"]["about"])
     assert about["source"] == TEXT
     assert about["distance"] == "in bits to Cross, layer 3, head 1"
     assert not any("second" in line for line in (*about, *about.values()))
 
 
-def told(about: str) -> dict[str, str]:
+def facts_by_name(about: str) -> dict[str, str]:
     return dict(line.split(": ", 1) for line in about.split("\n"))
 
 

@@ -36,7 +36,7 @@ def example(topic: str, language: str = "python") -> str:
     return re.search(rf"```{language}\n(.*?)```", section, re.DOTALL)[1]
 
 
-def executed(topic: str) -> dict[str, Any]:
+def execute(topic: str) -> dict[str, Any]:
     names: dict[str, Any] = {"__name__": "example"}
     exec(compile(example(topic), str(PAGE), "exec"), names)
     return names
@@ -67,7 +67,7 @@ def test_the_architecture_is_saved_opened_recorded_and_writes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(ARCHITECTURES, "strided gpt", None)
-    names, tokenizer = executed("An architecture"), Tokenizer.characters("abcdefgh")
+    names, tokenizer = execute("An architecture"), Tokenizer.characters("abcdefgh")
     sizes = {"d_model": 15, "n_heads": 3, "n_layers": 2, "n_ctx": 37}
     config = names["StridedConfig"](vocab_size=tokenizer.vocab_size, stride=3, **sizes)
     folder = tmp_path / "strided"
@@ -85,7 +85,7 @@ def test_the_architecture_is_saved_opened_recorded_and_writes(
 
 def test_a_plain_gpt_is_still_a_gpt_beside_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(ARCHITECTURES, "strided gpt", None)
-    names = executed("An architecture")
+    names = execute("An architecture")
     assert models.architectures.architecture_name(random_gpt().config) == "gpt"
     assert (
         models.architectures.architecture_name(names["StridedConfig"](vocab_size=31))
@@ -103,7 +103,7 @@ def test_the_page_counts_the_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
         show_page(page, live.live_session(), run)
 
     monkeypatch.setitem(PAGES, "tokens", None)
-    executed("A page")
+    execute("A page")
     page, scope = PAGES["tokens"], letters()
     run = CurrentRun(scope, scope.run("abcd", "ba"))
     app = AppTest.from_function(drawn, args=(page, run)).run()
@@ -115,7 +115,7 @@ def test_the_page_counts_the_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_measure_is_computed_for_every_head(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(MEASURES, "strongest", None)
-    executed("A measure of a head")
+    execute("A measure of a head")
     trace = letters().run("abcab", "dc")
     site = trace.attention["decoder.layers.1.cross_attn"]
     strongest = measures(site, *trace.axes(site))["strongest"]
@@ -125,7 +125,7 @@ def test_the_measure_is_computed_for_every_head(monkeypatch: pytest.MonkeyPatch)
 def test_the_edit_scales_one_head_and_survives_json(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(TYPES, "HeadScaled", None)
     scope, name = letters(), "decoder.layers.0.cross_attn"
-    edit = executed("An edit")["HeadScaled"](name, head=1, factor=0.25)
+    edit = execute("An edit")["HeadScaled"](name, head=1, factor=0.25)
     before = scope.run("abcab", "dc").attention[name].head_out()
     after = scope.run("abcab", "dc", edits=[edit]).attention[name].head_out()
     torch.testing.assert_close(after[1], before[1] * 0.25)
@@ -142,7 +142,7 @@ def test_the_browser_part_is_sent_with_its_script(
     for ending, text in {"html": '<p class="tally"></p>', "css": "", "js": script}.items():
         (tmp_path / "tally" / f"tally.{ending}").write_text(text, "utf-8")
     monkeypatch.setattr(components, "_HERE", tmp_path)
-    files = executed("A browser part")["TALLY"].files
+    files = execute("A browser part")["TALLY"].files
     assert files["html"] == '<p class="tally"></p>'
     assert script in files["js"]
     assert files["js"].endswith(components.EXPORT)

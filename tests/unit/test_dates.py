@@ -52,7 +52,7 @@ def unaccented(text: str) -> str:
     )
 
 
-def read(source: str) -> str:
+def read_date(source: str) -> str:
     """Return the date that a person reads in `source`, by the rules in the docstring of models.tasks.date_formats alone."""
     numbers = re.findall(r"\d+", source)
     if re.search(r"\d{8}", source):
@@ -81,7 +81,7 @@ def many() -> list[dates.DateExample]:
 
 
 def test_a_reader_written_from_the_rules_reads_every_string(many):
-    wrong = [(e, read(e.source)) for e in many if read(e.source) != e.target]
+    wrong = [(e, read_date(e.source)) for e in many if read_date(e.source) != e.target]
     assert wrong == []
 
 
@@ -192,7 +192,7 @@ def test_every_pattern_of_every_language_occurs(many):
     ],
 )
 def test_short_years_follow_posix(source, target):
-    assert read(source) == datetime.strptime(source, "%d/%m/%y").date().isoformat() == target
+    assert read_date(source) == datetime.strptime(source, "%d/%m/%y").date().isoformat() == target
 
 
 def test_short_years_are_written_only_where_the_pivot_gives_them_back(many):
@@ -210,7 +210,9 @@ def test_english_ordinals_against_a_hand_written_table():
 def test_month_rows_agree_with_the_reader():
     for language in date_languages.WITH_MONTH_NAMES:
         for row in language.month_rows:
-            assert [int(read(f"5 {name} 2019")[5:7]) for name in row] == list(range(1, 13)), row
+            assert [int(read_date(f"5 {name} 2019")[5:7]) for name in row] == list(range(1, 13)), (
+                row
+            )
         assert not any("." in name for name in language.month_rows[1])
         assert all(len(row) == 7 for row in language.weekday_rows)
 
@@ -284,7 +286,7 @@ def test_about_five_percent_of_dates_are_held_out():
 
 @pytest.mark.parametrize(("label", "source"), dates.SOURCE_EXAMPLES)
 def test_shown_examples_are_of_the_task_and_held_out(label, source):
-    target = read(source)
+    target = read_date(source)
     assert label
     assert dates.is_held_out_date(target)
     rng = Random(5)

@@ -77,7 +77,7 @@ def entropies(run: Run) -> np.ndarray:
     return -np.array([sum(p * math.log2(p) for p in row if p) for row in softmax(run).tolist()])
 
 
-def called(ids: list[int] | tuple[int, ...]) -> list[str]:
+def token_names(ids: list[int] | tuple[int, ...]) -> list[str]:
     return [NAMES[i] for i in ids]
 
 
@@ -150,17 +150,17 @@ def test_the_data_of_the_stepper(scope: Scope, forced: DecodingRuns) -> None:
     teacher, writer = lanes["parallel"], lanes["serial"]
     assert [label[0] for label in teacher["read"]] == ["[start]", *"edc"]
     assert [label[0] for label in teacher["given"]] == [*"edc", "[end]"]
-    assert [label[0] for label in teacher["predicted"]] == called(best)
+    assert [label[0] for label in teacher["predicted"]] == token_names(best)
     assert teacher["best"] == best
     assert (teacher["n"], teacher["taken"], teacher["ended"]) == (
         4,
         [*forced.trace.streams["target"].ids[1:], END],
         True,
     )
-    assert [label[0] for label in writer["written"]] == called(forced.autoregressive.taken)
+    assert [label[0] for label in writer["written"]] == token_names(forced.autoregressive.taken)
     assert [label[0] for label in writer["read"]] == [
         "[start]",
-        *called(forced.autoregressive.taken[:-1]),
+        *token_names(forced.autoregressive.taken[:-1]),
     ]
     assert (writer["n"], writer["taken"]) == (n, list(forced.autoregressive.taken))
     assert writer["ended"] == (forced.autoregressive.taken[-1] == END)
@@ -174,7 +174,7 @@ def test_the_data_of_the_stepper(scope: Scope, forced: DecodingRuns) -> None:
         assert arrays[f"{name}_rank"].tolist() == ranks(run)
         np.testing.assert_allclose(arrays[f"{name}_entropy"], entropies(run), atol=1e-5)
         shown = [[label[0] for label in row] for row in lanes[name]["candidates"]]
-        assert shown == [called(row) for row in arrays[f"{name}_ids"]]
+        assert shown == [token_names(row) for row in arrays[f"{name}_ids"]]
         for ids, p, whole, taken in zip(
             arrays[f"{name}_ids"], arrays[f"{name}_p"], softmax(run), run.taken, strict=True
         ):
@@ -454,8 +454,8 @@ def test_the_rows_of_tokens_stand_one_above_the_other(scope: Scope, forced: Deco
     assert at(drawing.boxes[0]) == (0, 0, *drawing.size)
     assert drawing.boxes[0].get("fill") == PAPER
     assert drawing.root.get("fill") == TEXT
-    best = called(softmax(forced.teacher_forced).argmax(1).tolist())
-    written = called(forced.autoregressive.taken)[:3]
+    best = token_names(softmax(forced.teacher_forced).argmax(1).tolist())
+    written = token_names(forced.autoregressive.taken)[:3]
     rows = [("given text", [*"edc", "[end]"]), ("decoder reads", ["[start]", *"edc"]), ("model predicts", best),
             ("inference reads", ["[start]", *written[:-1]]), ("and writes", written)]  # fmt: skip
     numbers = [text for text in drawing.texts if text.get("font-size") == "10"]
@@ -544,7 +544,7 @@ def test_both_halves_show_the_step_with_its_own_numbers(
             assert float(said[0].get("x")) < x < x + 200 < float(said[1].get("x"))
         cross = run.weights(CROSS, 2)[i].tolist()
         own = run.weights(OWN, 2)[i].tolist()[: i + 1]
-        tokens = [*"abcde", "[end]", *called(run.read[: i + 1])]
+        tokens = [*"abcde", "[end]", *token_names(run.read[: i + 1])]
         for what in ("Cross-attention to the source", "Self-attention"):
             assert (
                 sum(text.text == f"{what} (decoder layer 2, head 3)" for text in drawing.texts) == 2

@@ -55,7 +55,7 @@ def choices_of(run: CurrentRun, method: Method | None = None, **place: object) -
     )
 
 
-def called(ids: list[int] | tuple[int, ...]) -> list[str]:
+def token_names(ids: list[int] | tuple[int, ...]) -> list[str]:
     return [NAMES[i] for i in ids]
 
 
@@ -169,8 +169,8 @@ def test_a_given_continuation_is_shown_beside_the_models_own(scope: Scope) -> No
     teacher, writer = header["parallel"], header["serial"]
     assert (texts(teacher["read"]), texts(teacher["given"])) == (["b", *"ed"], [*"edc"])
     assert (texts(writer["read"]), texts(writer["written"])) == (
-        ["b", *called(own[:-1])],
-        called(own),
+        ["b", *token_names(own[:-1])],
+        token_names(own),
     )
     assert (teacher["taken"], writer["taken"]) == (FOLLOWS, own)
     assert writer["cached"] == [0, 6, 7, 8, 9]
@@ -191,7 +191,7 @@ def test_a_given_continuation_is_shown_beside_the_models_own(scope: Scope) -> No
         "state": 0,
     }  # fmt: skip
     best = log_probs(scope, GIVEN + FOLLOWS)[5:-1].argmax(-1).tolist()
-    assert (teacher["best"], texts(teacher["predicted"])) == (best, called(best))
+    assert (teacher["best"], texts(teacher["predicted"])) == (best, token_names(best))
     pairs = list(zip(FOLLOWS, own, strict=False))
     assert header["diverges"] == next((i for i, (a, b) in enumerate(pairs) if a != b), -1)
     for lane, ids, n in (("parallel", GIVEN + FOLLOWS, 3), ("serial", GIVEN + own, 5)):
@@ -206,7 +206,7 @@ def test_a_given_continuation_is_shown_beside_the_models_own(scope: Scope) -> No
         ]
         np.testing.assert_allclose(arrays[f"{lane}_self"], whole.numpy(), atol=1e-5)
         assert [texts(row) for row in header[lane]["candidates"]] == [
-            called(row) for row in found.tolist()
+            token_names(row) for row in found.tolist()
         ]
         assert f"{lane}_cross" not in arrays
 
@@ -234,8 +234,10 @@ def test_without_a_continuation_the_models_own_text_is_read_at_once(scope: Scope
     own = greedy(scope, 4)
     assert header["ownText"]
     assert header["parallel"]["taken"] == header["free"]["taken"] == own
-    assert texts(header["parallel"]["read"]) == ["b", *called(own[:-1])]
-    assert texts(header["parallel"]["given"]) == texts(header["free"]["written"]) == called(own)
+    assert texts(header["parallel"]["read"]) == ["b", *token_names(own[:-1])]
+    assert (
+        texts(header["parallel"]["given"]) == texts(header["free"]["written"]) == token_names(own)
+    )
     assert texts(header["prompt"]) == ["[start]", *"abca"]
     assert header["serial"]["taken"][1] == 5 != own[1]
     np.testing.assert_allclose(
@@ -286,7 +288,7 @@ def test_the_beam_starts_from_the_prompt(scope: Scope) -> None:
                 float(rows[range(len(h.tokens)), list(h.tokens)].sum()), abs=1e-4
             )
     tokens = steps[1].hypotheses[2].tokens
-    assert texts(header["read"]) == ["[start]", *PROMPT, *called(tokens[:-1])]
+    assert texts(header["read"]) == ["[start]", *PROMPT, *token_names(tokens[:-1])]
     assert (header["source"], header["cross"], header["sourceName"]) == ([], "", "")
     again = scope.run_batch([(scope.tokenizer.spell([*GIVEN[1:], *tokens[:-1]]),)])[0]
     np.testing.assert_allclose(arrays["self"], weights(again, 2)[-1].numpy(), atol=1e-5)

@@ -148,7 +148,7 @@ def test_other_models_have_no_such_paper():
         assert words.departures(model.config) == ""
 
 
-def rows_moved(model: Model, site: str, place: int) -> list[bool]:
+def changed_rows(model: Model, site: str, place: int) -> list[bool]:
     """Return the rows of attention that another target token at `place` changes."""
     found = []
     for bump in (0, 1):
@@ -167,8 +167,8 @@ def rows_moved(model: Model, site: str, place: int) -> list[bool]:
 def test_an_alignment_depends_only_on_earlier_rows():
     """Another token at row 3 changes the rows below it, not its own; in self-attention its own, too."""
     model, other = random_seq2seq(), random_model(n_decoder_layers=1)
-    assert rows_moved(model, "decoder.alignment", 3) == [False] * 4 + [True] * 3
-    assert rows_moved(other, "decoder.layers.0.self_attn", 3) == [False] * 3 + [True] * 4
+    assert changed_rows(model, "decoder.alignment", 3) == [False] * 4 + [True] * 3
+    assert changed_rows(other, "decoder.layers.0.self_attn", 3) == [False] * 3 + [True] * 4
     alignment = sites(model).attention["decoder.alignment"]
     said = words.where_from(alignment, words.terms("translation"))
     assert "query is made before that token is read, from the tokens above it alone" in said

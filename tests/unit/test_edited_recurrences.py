@@ -32,7 +32,7 @@ D = 7  # d_hidden of the small models
 LENGTHS = {0: (11, 13), 1: (7, 5)}  # of source and target, in the rows of padded_ids
 
 
-def named(value: object) -> str:
+def case_name(value: object) -> str:
     return " ".join(map(str, value.values())) if isinstance(value, dict) else str(value)
 
 
@@ -74,7 +74,7 @@ def close_to_hand(model: Seq2Seq, edits: list[Edit], change: Change) -> None:
             assert not torch.allclose(by_hand, logits_by_hand(model, *ids), atol=1e-2)
 
 
-@pytest.mark.parametrize(("kind", "place"), CASES, ids=named)
+@pytest.mark.parametrize(("kind", "place"), CASES, ids=case_name)
 def test_a_replaced_state_is_what_the_next_step_starts_from(kind: dict, place: str) -> None:
     """Position 8 is padding in the second row, where the edit does nothing."""
     model = random_seq2seq(**kind)
@@ -83,14 +83,14 @@ def test_a_replaced_state_is_what_the_next_step_starts_from(kind: dict, place: s
     close_to_hand(model, [edit], patching(place, positions, vectors))
 
 
-@pytest.mark.parametrize(("kind", "place"), CASES, ids=named)
+@pytest.mark.parametrize(("kind", "place"), CASES, ids=case_name)
 def test_an_edit_is_applied_once_to_each_state(kind: dict, place: str) -> None:
     model = random_seq2seq(**kind)
     edit = Added(Where(activation=place))
     close_to_hand(model, [edit], adding(place, size_of(model, place)))
 
 
-@pytest.mark.parametrize(("kind", "place"), CASES, ids=named)
+@pytest.mark.parametrize(("kind", "place"), CASES, ids=case_name)
 def test_an_edited_state_is_the_same_from_a_cache(kind: dict, place: str) -> None:
     model, source = random_seq2seq(**kind), random_ids(1, 5)[0].tolist()
     edits = [Added(Where(activation=place, queries=(1, 3)))]
@@ -110,7 +110,7 @@ def test_an_edited_state_is_the_same_from_a_cache(kind: dict, place: str) -> Non
     assert not torch.allclose(cached, plain, atol=1e-3)
 
 
-@pytest.mark.parametrize(("kind", "place"), CASES, ids=named)
+@pytest.mark.parametrize(("kind", "place"), CASES, ids=case_name)
 def test_a_state_replaced_by_itself_and_what_comes_before_are_bit_equal(
     kind: dict, place: str
 ) -> None:
@@ -140,7 +140,7 @@ class Nudges(Edit, stored=False):
         return value + torch.stack(tokens) * part.chosen(self.where)
 
 
-@pytest.mark.parametrize(("kind", "place"), CASES, ids=named)
+@pytest.mark.parametrize(("kind", "place"), CASES, ids=case_name)
 def test_a_gradient_includes_the_later_steps(kind: dict, place: str) -> None:
     """It is compared with a finite difference of runs in which the state itself is moved."""
     model, ids = random_seq2seq(**kind).double(), (random_ids(1, 5), random_ids(1, 6))
@@ -159,7 +159,7 @@ def test_a_gradient_includes_the_later_steps(kind: dict, place: str) -> None:
     assert abs(slope) > 1e-6
 
 
-@pytest.mark.parametrize("kind", [KINDS[0], KINDS[-1]], ids=named)
+@pytest.mark.parametrize("kind", [KINDS[0], KINDS[-1]], ids=case_name)
 def test_an_edit_that_only_reads_sees_each_intermediate_whole_and_the_fused_states(
     kind: dict,
 ) -> None:

@@ -73,7 +73,7 @@ def together(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return found
 
 
-def taken(file: Iterator[bytes]) -> tuple[int, int]:
+def size_and_memory(file: Iterator[bytes]) -> tuple[int, int]:
     """Return the size of a file, and the most bytes held while its pieces are made and released."""
     tracemalloc.start()
     try:
@@ -146,7 +146,7 @@ def test_a_file_is_never_in_memory_as_a_whole(
         (export.weights_csv, "a.csv", 4 * N * N),
         (export.head_npz, "a.npz", N * N),
     ):
-        size, held = taken(stamped_pieces(make(trace, site, 0), name, {"model": "m"}))
+        size, held = size_and_memory(stamped_pieces(make(trace, site, 0), name, {"model": "m"}))
         assert size > least
         assert (
             held < 2 * N * N

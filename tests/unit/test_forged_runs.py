@@ -251,7 +251,7 @@ def tampered(site: AttentionSite, **how: float) -> AttentionSite:
     return made
 
 
-def moved(tensor: torch.Tensor, at: tuple, by: float) -> torch.Tensor:
+def with_shifted_number(tensor: torch.Tensor, at: tuple, by: float) -> torch.Tensor:
     forged = tensor.clone()
     forged[at] += by
     return forged
@@ -261,7 +261,9 @@ def projected(site: AttentionSite, name: str, head: int, by: float) -> Attention
     """Shift one number of a head's projection bias, and so of every vector that it makes."""
     weight, bias = site.projections[name]
     at = (head * site.d_head + 1,)
-    return replace(site, projections={**site.projections, name: (weight, moved(bias, at, by))})
+    return replace(
+        site, projections={**site.projections, name: (weight, with_shifted_number(bias, at, by))}
+    )
 
 
 SITE_FORGERIES = {
@@ -271,13 +273,16 @@ SITE_FORGERIES = {
     "another bias of W_O": (lambda s: projected(s, "W_O", HEAD, 0.5), {HEADS: 0.5}),
     "another head's W_Q": (lambda s: projected(s, "W_Q", HEAD + 1, 0.5), {}),
     "other scores": (lambda s: tampered(s, add_scores=0.5), {TERMS: 0.5}),
-    "another output": (lambda s: replace(s, out=moved(s.out, (0, HEAD, QUERY, 3), -0.5)), {B: 0.5}),
+    "another output": (
+        lambda s: replace(s, out=with_shifted_number(s.out, (0, HEAD, QUERY, 3), -0.5)),
+        {B: 0.5},
+    ),
     "another query's output": (
-        lambda s: replace(s, out=moved(s.out, (0, HEAD, QUERY - 1, 3), 0.5)),
+        lambda s: replace(s, out=with_shifted_number(s.out, (0, HEAD, QUERY - 1, 3), 0.5)),
         {},
     ),
     "another head's output": (
-        lambda s: replace(s, out=moved(s.out, (0, HEAD - 1, QUERY, 3), 0.5)),
+        lambda s: replace(s, out=with_shifted_number(s.out, (0, HEAD - 1, QUERY, 3), 0.5)),
         {},
     ),
 }
@@ -306,7 +311,9 @@ def test_a_recorded_output_that_is_not_the_sum_of_the_heads_fails(trace):
     site = trace.attention[CROSS]
     recorded = trace.activations[f"{CROSS}.attn_out"]
     for query, wanted in ((QUERY, {HEADS: pytest.approx(0.5, abs=1e-4)}), (QUERY + 1, {})):
-        forged = replace(recorded, lazy_value=moved(recorded.value, (0, query, 4), 0.5))
+        forged = replace(
+            recorded, lazy_value=with_shifted_number(recorded.value, (0, query, 4), 0.5)
+        )
         other = replace(trace, activations={**trace.activations, f"{CROSS}.attn_out": forged})
         assert failed(walk_checks.check_walk(other, site, QUERY, HEAD)) == wanted
 
@@ -379,22 +386,27 @@ def test_a_forged_alignment_fails():
         ("encoder.states", H, (0, 4, 1)),
     ):
         forged = replace(
-            trace.activations[name], lazy_value=moved(trace.activations[name].value, at, 0.5)
+            trace.activations[name],
+            lazy_value=with_shifted_number(trace.activations[name].value, at, 0.5),
         )
         other = replace(trace, activations={**trace.activations, name: forged})
         assert failed(walk_checks.check_walk(other, site, QUERY, 0)) == {check: pytest.approx(0.5)}
     last = replace(
         trace.activations["decoder.states"],
-        lazy_value=moved(trace.activations["decoder.states"].value, (0, 4, 1), 0.5),
+        lazy_value=with_shifted_number(trace.activations["decoder.states"].value, (0, 4, 1), 0.5),
     )
     other = replace(trace, activations={**trace.activations, "decoder.states": last})
     assert (
         failed(walk_checks.check_walk(other, site, QUERY, 0)) == {}
     )  # no query reads the last state
-    with_q = replace(site, lazy_q=moved(site.q, (0, 0, 4, 1), 0.5))  # not the query that is walked
+    with_q = replace(
+        site, lazy_q=with_shifted_number(site.q, (0, 0, 4, 1), 0.5)
+    )  # not the query that is walked
     assert failed(walk_checks.check_walk(trace, with_q, QUERY, 0)) == {BEFORE: pytest.approx(0.5)}
     for part in ("k", "v"):
-        forged = replace(site, **{f"lazy_{part}": moved(getattr(site, part), (0, 0, 1, 2), 0.5)})
+        forged = replace(
+            site, **{f"lazy_{part}": with_shifted_number(getattr(site, part), (0, 0, 1, 2), 0.5)}
+        )
         found = failed(walk_checks.check_walk(trace, forged, QUERY, 0))
         assert list(found) == [H, B]
         assert found[H] == pytest.approx(0.5)
@@ -418,7 +430,9 @@ def test_a_decoder_that_sees_more_than_the_fixed_vector_fails():
     )
     assert check.limit == pytest.approx(1e-5 * max(1.0, float(trace.next_token.logits.abs().max())))
     assert float(trace.next_token.logits.abs().max()) > 1
-    other = replace(trace.next_token, logits=moved(trace.next_token.logits, (3, VOCAB - 1), -0.25))
+    other = replace(
+        trace.next_token, logits=with_shifted_number(trace.next_token.logits, (3, VOCAB - 1), -0.25)
+    )
     forged = replace(trace, outputs={"next token": other})
     assert failed(check_fixed_vector(model, forged)) == {check.name: pytest.approx(0.25, abs=1e-4)}
     aligned_model, aligned_trace, _ = recurrent("bahdanau")  # its decoder reads every state
@@ -431,7 +445,7 @@ def test_which_states_make_up_the_fixed_vector(at):
     """A changed state matters if it is part of h_m: the last one forwards, the first one backwards."""
     model, trace, _ = recurrent("none")
     states = trace.activations["encoder.states"]
-    other = replace(states, lazy_value=moved(states.value, at, 0.5))
+    other = replace(states, lazy_value=with_shifted_number(states.value, at, 0.5))
     (check,) = check_fixed_vector(
         model, replace(trace, activations={**trace.activations, "encoder.states": other})
     )
@@ -464,5 +478,5 @@ def test_the_limit_and_the_words_of_a_sites_checks(trace):
             check_site(replace(site, lazy_v=site.v * times, out=site.out * times))[2].sentence
             == checks[2].sentence
         )
-    less = check_site(replace(site, out=moved(site.out, (0, 2, 4, 0), -0.5)))
+    less = check_site(replace(site, out=with_shifted_number(site.out, (0, 2, 4, 0), -0.5)))
     assert less[2].value == pytest.approx(0.5, abs=1e-4)

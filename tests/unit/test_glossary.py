@@ -31,7 +31,7 @@ NAMED = [
 WRITTEN = re.compile(r"\b[hsc]\((?:[ijm]|[ijm]−1|0)\)|(?<![$\\{])\bW_[QKVOR]\b|[α-ω∂Σ∘‖]")
 
 
-def written() -> set[str]:
+def symbols_in_prose() -> set[str]:
     """Return the symbols in prose; those in formulas have a test of their own, in the browser."""
     files = [
         *Path(viz_app.__file__).parent.glob("views/*/*text.py"),
@@ -46,6 +46,6 @@ def test_the_terms_of_every_page_are_explained(symbol: str) -> None:
 
 
 def test_every_symbol_that_prose_writes_is_explained() -> None:
-    used = written()
+    used = symbols_in_prose()
     assert {"h(m)", "c(i)", "W_O"} <= used
     assert used <= {*SYMBOLS, *LETTER_MEANINGS}

@@ -24,7 +24,7 @@ class Inside:
         self.came.append(scope)
 
 
-def comes_in(path: str, *headers: tuple[str, str], **known: object) -> bool:
+def is_let_in(path: str, *headers: tuple[str, str], **known: object) -> bool:
     """Return whether a request is let in; if so, its origin must be gone. A refusal must still be answered."""
     inside, sent = Inside(), []
     raw = [
@@ -71,8 +71,8 @@ def from_page(host: str, origin: str) -> tuple[tuple[str, str], ...]:
     ],
 )
 def test_its_own_names_are_let_in_at_any_port(path: str, host: str) -> None:
-    assert comes_in(path, ("host", host))
-    assert comes_in(path, *from_page(host, f"http://{host}"))
+    assert is_let_in(path, ("host", host))
+    assert is_let_in(path, *from_page(host, f"http://{host}"))
 
 
 @pytest.mark.parametrize("path", [STREAM, LIVE, PAGE])
@@ -85,16 +85,16 @@ def test_its_own_names_are_let_in_at_any_port(path: str, host: str) -> None:
     ],
 )  # fmt: skip
 def test_another_name_is_refused(path: str, host: str) -> None:
-    assert not comes_in(path, ("host", host))
-    assert not comes_in(
+    assert not is_let_in(path, ("host", host))
+    assert not is_let_in(
         path, *from_page(host, f"http://{host}")
     )  # a domain that was made to point here
 
 
 def test_no_name_and_two_names_are_refused() -> None:
-    assert not comes_in(PAGE)
-    assert not comes_in(PAGE, ("host", "localhost"), ("host", "localhost"))
-    assert not comes_in(
+    assert not is_let_in(PAGE)
+    assert not is_let_in(PAGE, ("host", "localhost"), ("host", "localhost"))
+    assert not is_let_in(
         PAGE, ("host", "localhost"), ("origin", "http://localhost"), ("origin", "http://localhost")
     )
 
@@ -109,7 +109,7 @@ def test_no_name_and_two_names_are_refused() -> None:
     ],
 )  # fmt: skip
 def test_a_request_from_a_foreign_page_is_refused(path: str, origin: str) -> None:
-    assert not comes_in(path, *from_page("localhost:8501", origin))
+    assert not is_let_in(path, *from_page("localhost:8501", origin))
 
 
 @pytest.mark.parametrize(
@@ -117,19 +117,19 @@ def test_a_request_from_a_foreign_page_is_refused(path: str, origin: str) -> Non
     ["https://attn.example.org", "https://ATTN.example.org:8443", "http://attn.example.org"],
 )
 def test_a_proxys_name_may_stand_before_another_host(origin: str) -> None:
-    assert comes_in(LIVE, *from_page("127.0.0.1:8501", origin))
-    assert not comes_in(LIVE, *from_page("127.0.0.1:8501", origin), names=host_guard.LOCAL)
+    assert is_let_in(LIVE, *from_page("127.0.0.1:8501", origin))
+    assert not is_let_in(LIVE, *from_page("127.0.0.1:8501", origin), names=host_guard.LOCAL)
 
 
 def test_when_it_listens_everywhere_every_numeric_address_is_its_own() -> None:
     for host in ("10.1.2.3:8501", "[fe80::1]:8501", "8.8.8.8"):
-        assert comes_in(
+        assert is_let_in(
             LIVE, *from_page(host, f"http://{host}"), names=host_guard.LOCAL, allows_ip=True
         )
-        assert not comes_in(
+        assert not is_let_in(
             LIVE, *from_page(host, "http://10.9.9.9"), names=host_guard.LOCAL, allows_ip=True
         )
-    assert not comes_in(
+    assert not is_let_in(
         LIVE,
         *from_page("evil.example", "http://evil.example"),
         names=host_guard.LOCAL,
@@ -153,9 +153,9 @@ def test_when_it_listens_everywhere_every_numeric_address_is_its_own() -> None:
     ],
 )
 def test_parts_of_streamlit_that_the_app_does_not_use_are_closed(path: str) -> None:
-    assert not comes_in(path, ("host", "localhost:8501"))
+    assert not is_let_in(path, ("host", "localhost:8501"))
     for open_path in ("/_stcore/health", "/_stcore/bidi-components/a", "/attention", "/authors"):
-        assert comes_in(open_path, ("host", "localhost:8501"))
+        assert is_let_in(open_path, ("host", "localhost:8501"))
 
 
 def test_no_foreign_origin_steers_the_app() -> None:
@@ -171,8 +171,8 @@ def settings(monkeypatch: pytest.MonkeyPatch, **options: str) -> None:
 
 def test_it_is_closed_under_another_path_too(monkeypatch: pytest.MonkeyPatch) -> None:
     settings(monkeypatch, baseUrlPath="/tools/attn/")
-    assert not comes_in("/tools/attn/_stcore/metrics", ("host", "localhost"))
-    assert comes_in("/tools/attn/_stcore/health", ("host", "localhost"))
+    assert not is_let_in("/tools/attn/_stcore/metrics", ("host", "localhost"))
+    assert is_let_in("/tools/attn/_stcore/health", ("host", "localhost"))
 
 
 def test_the_names_are_those_of_where_it_listens(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -44,7 +44,7 @@ def run(test: Callable[[Work, Lanes], Awaitable[None]]) -> Work:
     return work
 
 
-async def asked(lanes: Lanes, session: str, text: str) -> asyncio.Task:
+async def put_request(lanes: Lanes, session: str, text: str) -> asyncio.Task:
     """Put a request into its lane and return it."""
     task = asyncio.create_task(lanes.answer(session, (text,)))
     await asyncio.sleep(0)
@@ -53,7 +53,7 @@ async def asked(lanes: Lanes, session: str, text: str) -> asyncio.Task:
 
 def test_short_texts_do_not_wait_for_a_long_one() -> None:
     async def test(work: Work, lanes: Lanes) -> None:
-        long = await asked(lanes, "a", LONG_TEXT)
+        long = await put_request(lanes, "a", LONG_TEXT)
         await work.has_begun(long=True)
         work.gates[False].set()
         assert await lanes.answer("b", ("short",)) == b"SHORT"
@@ -68,12 +68,12 @@ def test_short_texts_do_not_wait_for_a_long_one() -> None:
 @pytest.mark.parametrize("older", ["old", LONG_TEXT[1:] + "y"])
 def test_only_the_newest_request_of_a_session_waits(older: str, newer: str) -> None:
     async def test(work: Work, lanes: Lanes) -> None:
-        others = [await asked(lanes, "other", text) for text in ("b", LONG_TEXT)]
+        others = [await put_request(lanes, "other", text) for text in ("b", LONG_TEXT)]
         await work.has_begun(long=True)  # the short one has been dropped for it
-        others.append(await asked(lanes, "third", "b"))
+        others.append(await put_request(lanes, "third", "b"))
         await work.has_begun(long=False)
-        dropped = await asked(lanes, "a", older)
-        answered = await asked(lanes, "a", newer)
+        dropped = await put_request(lanes, "a", older)
+        answered = await put_request(lanes, "a", newer)
         assert await dropped is None
         for gate in work.gates.values():
             gate.set()
@@ -86,10 +86,10 @@ def test_only_the_newest_request_of_a_session_waits(older: str, newer: str) -> N
 
 def test_sessions_take_turns_in_the_long_lane() -> None:
     async def test(work: Work, lanes: Lanes) -> None:
-        tasks = [await asked(lanes, "a", f"{LONG_TEXT}1")]
+        tasks = [await put_request(lanes, "a", f"{LONG_TEXT}1")]
         await work.has_begun(long=True)
         for session, n in (("b", 1), ("c", 1), ("a", 2), ("b", 2)):
-            tasks.append(await asked(lanes, session, f"{LONG_TEXT}{n}"))
+            tasks.append(await put_request(lanes, session, f"{LONG_TEXT}{n}"))
         work.gates[True].set()
         assert [await task is None for task in tasks] == [False, True, False, False, False]
 
@@ -99,10 +99,10 @@ def test_sessions_take_turns_in_the_long_lane() -> None:
 
 def test_short_texts_that_came_meanwhile_are_answered_in_one_batch() -> None:
     async def test(work: Work, lanes: Lanes) -> None:
-        tasks = [await asked(lanes, "first", "one")]
+        tasks = [await put_request(lanes, "first", "one")]
         await work.has_begun(long=False)
         assert lanes.is_busy
-        tasks += [await asked(lanes, f"{i}", f"text{i}") for i in range(TOGETHER + 1)]
+        tasks += [await put_request(lanes, f"{i}", f"text{i}") for i in range(TOGETHER + 1)]
         work.gates[False].set()
         answers = [await task for task in tasks]
         assert answers == [b"ONE", *(f"TEXT{i}".encode() for i in range(TOGETHER + 1))]
@@ -113,9 +113,12 @@ def test_short_texts_that_came_meanwhile_are_answered_in_one_batch() -> None:
 def test_a_session_has_its_answers_in_order() -> None:
     async def test(work: Work, lanes: Lanes) -> None:
         work.gates[False].set()
-        long = await asked(lanes, "a", LONG_TEXT)
+        long = await put_request(lanes, "a", LONG_TEXT)
         await work.has_begun(long=True)
-        overtaken, short = await asked(lanes, "a", "one"), await asked(lanes, "a", "two")
+        overtaken, short = (
+            await put_request(lanes, "a", "one"),
+            await put_request(lanes, "a", "two"),
+        )
         assert await overtaken is None
         assert await lanes.answer("b", ("other",)) == b"OTHER"
         assert not short.done()
@@ -127,9 +130,9 @@ def test_a_session_has_its_answers_in_order() -> None:
 
 def test_a_session_that_has_left_is_not_waited_for() -> None:
     async def test(work: Work, lanes: Lanes) -> None:
-        first = await asked(lanes, "a", LONG_TEXT)
+        first = await put_request(lanes, "a", LONG_TEXT)
         await work.has_begun(long=True)
-        gone = await asked(lanes, "b", LONG_TEXT)
+        gone = await put_request(lanes, "b", LONG_TEXT)
         gone.cancel()
         await asyncio.gather(gone, return_exceptions=True)
         work.gates[True].set()

@@ -37,7 +37,7 @@ FAMILIES = {
 POSITION = 2
 
 
-def made(family: str) -> tuple[Scope, Trace]:
+def scope_and_trace(family: str) -> tuple[Scope, Trace]:
     name, sizes = FAMILIES[family]
     scope = letters(name, **sizes)
     return scope, scope.run("abcde", "edc")
@@ -45,7 +45,7 @@ def made(family: str) -> tuple[Scope, Trace]:
 
 @pytest.fixture(scope="module", params=FAMILIES)
 def run(request) -> tuple[Scope, Trace]:
-    return made(request.param)
+    return scope_and_trace(request.param)
 
 
 def streams(model: Model) -> tuple[str, ...]:
@@ -53,7 +53,7 @@ def streams(model: Model) -> tuple[str, ...]:
     return tuple(dict.fromkeys(sublayer.stream for sublayer in model.sublayers))
 
 
-def passed(scope: Scope, trace: Trace) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+def inputs_and_outputs(scope: Scope, trace: Trace) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     """Return module path → (first input, output) of the one row, from an unrecorded pass."""
     seen: dict[str, Any] = {}
 
@@ -101,7 +101,7 @@ def test_every_sublayer_is_named_once_in_the_order_of_the_pass(run) -> None:
 
 def test_the_parts_of_a_token_are_the_inputs_and_outputs_of_its_modules(run) -> None:
     scope, trace = run
-    seen = passed(scope, trace)
+    seen = inputs_and_outputs(scope, trace)
     for stream in streams(scope.model):
         for part in sublayer_effects(scope.model, trace, stream, POSITION):
             path, own = part.sublayer.path, {"rtol": 1e-4, "atol": 1e-5}
@@ -145,12 +145,12 @@ def test_a_stream_leads_from_part_to_part(run) -> None:
 
 
 def test_layers_are_numbered_from_0_and_parts_after_them_have_no_number() -> None:
-    scope, _ = made("residual attention")
+    scope, _ = scope_and_trace("residual attention")
     assert [(s.stack, s.layer) for s in scope.model.sublayers] == [
         ("encoder", 0), ("encoder", 1), ("decoder", 0), ("decoder", 1), ("decoder", None),
     ]  # fmt: skip
     assert streams(scope.model) == ("source", "target")
-    assert streams(made("crossing")[0].model) == ("target",)
+    assert streams(scope_and_trace("crossing")[0].model) == ("target",)
     assert streams(letters("recurrent").model) == ()
 
 
@@ -172,7 +172,7 @@ def test_direction_mean_spread_and_firing_by_numpy() -> None:
 
 def test_the_lens_uses_the_models_own_output_path() -> None:
     for family in ("post", "pre", "gpt", "attention", "residual attention"):
-        scope, trace = made(family)
+        scope, trace = scope_and_trace(family)
         found = sublayer_effects(scope.model, trace, scope.model.writes, POSITION)
         state = found[0].after.numpy().astype(np.float64)
         if family in ("pre", "gpt"):
@@ -253,7 +253,7 @@ def test_a_true_run_passes_everywhere(run) -> None:
     ],
 )
 def test_a_forged_intermediate_fails(family, stream, name, names) -> None:
-    scope, trace = made(family)
+    scope, trace = scope_and_trace(family)
     found = failed(scope, forged(trace, name), stream)
     assert list(found) == names
     if names in ([SUM], [NORM], [READ]):
@@ -264,7 +264,7 @@ def test_a_forged_intermediate_fails(family, stream, name, names) -> None:
 
 
 def test_a_forged_layer_norm_and_a_forged_answer_fail() -> None:
-    scope, trace = made("post")
+    scope, trace = scope_and_trace("post")
     other = replace(trace.next_token, logits=trace.next_token.logits.clone())
     other.logits[POSITION, 4] += 0.5
     assert list(failed(scope, replace(trace, outputs={"next token": other}), "target")) == [STOP]
@@ -278,7 +278,7 @@ def test_a_forged_layer_norm_and_a_forged_answer_fail() -> None:
 
 
 def test_nan_does_not_pass() -> None:
-    scope, trace = made("gpt")
+    scope, trace = scope_and_trace("gpt")
     assert SUM in failed(
         scope, forged(trace, "decoder.layers.0.ff.ff_out", by=float("nan")), "text"
     )

@@ -32,7 +32,7 @@ def tree() -> list[str]:
     return paths
 
 
-def imported(path: Path) -> Iterator[str]:
+def imported_modules(path: Path) -> Iterator[str]:
     """Yield the modules that a file imports, anywhere in it."""
     for node in ast.walk(ast.parse(path.read_text("utf-8"))):
         if isinstance(node, ast.Import):
@@ -42,8 +42,8 @@ def imported(path: Path) -> Iterator[str]:
             yield from (f"{node.module}.{name.name}" for name in node.names)
 
 
-def brings(path: Path, *packages: str) -> list[str]:
-    return [name for name in imported(path) if name.split(".")[0] in packages]
+def imports_of(path: Path, *packages: str) -> list[str]:
+    return [name for name in imported_modules(path) if name.split(".")[0] in packages]
 
 
 def test_the_tree_names_only_existing_paths() -> None:
@@ -94,7 +94,9 @@ def test_every_file_at_the_top_of_a_package_is_in_the_tree(package: Path) -> Non
 def test_models_knows_nothing_of_the_app_or_of_plotting() -> None:
     files = list(MODELS.rglob("*.py"))
     assert len(files) > 40
-    assert {path: found for path in files if (found := brings(path, "viz_app", *PLOTTING))} == {}
+    assert {
+        path: found for path in files if (found := imports_of(path, "viz_app", *PLOTTING))
+    } == {}
 
 
 def test_payloads_texts_and_files_are_made_without_streamlit() -> None:
@@ -104,7 +106,7 @@ def test_payloads_texts_and_files_are_made_without_streamlit() -> None:
     assert {"attention", "masks", "decoding", "inside"} <= {
         path.parent.name for path in pure if path.name == "payloads.py"
     }
-    assert {path: found for path in pure if (found := brings(path, "streamlit"))} == {}
+    assert {path: found for path in pure if (found := imports_of(path, "streamlit"))} == {}
 
 
 def test_only_the_frame_and_the_controls_know_streamlit() -> None:
@@ -120,7 +122,7 @@ def test_only_the_frame_and_the_controls_know_streamlit() -> None:
         *(APP / "static_pages" / f"{name}.py" for name in ("crawl", "recording")),
     }
     allowed = {*single, *(path for name in folders for path in (APP / name).rglob("*.py"))}
-    knowing = {path for path in APP.rglob("*.py") if brings(path, "streamlit")}
+    knowing = {path for path in APP.rglob("*.py") if imports_of(path, "streamlit")}
     assert APP / "views" / "frame" / "one_run.py" in knowing
     assert knowing - allowed == set()
 

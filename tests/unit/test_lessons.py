@@ -46,7 +46,7 @@ And {run.tokens(source)} tokens.
 LESSON = f"# A title\nWhat it is about.\nminutes: 5\n\n{STEP}"
 
 
-def parsed(text: str) -> Lesson:
+def parse(text: str) -> Lesson:
     return parse_lesson(text, Path("mine.md"), LESSON_PAGE_NAMES, declared_parameters())
 
 
@@ -56,12 +56,12 @@ def run_of(name: str, *texts: str) -> CurrentRun:
     return CurrentRun(scope, scope.run(*texts))
 
 
-def found(expression: str, run: CurrentRun, pinned: CurrentRun | None = None) -> str:
+def reading_words(expression: str, run: CurrentRun, pinned: CurrentRun | None = None) -> str:
     return read_sentence(f"{{{expression}}}").words(finder(run, pinned))
 
 
 def test_a_lesson_is_read() -> None:
-    lesson = parsed(LESSON)
+    lesson = parse(LESSON)
     (step,) = lesson.steps
     assert (lesson.name, lesson.title, lesson.about, lesson.minutes) == (
         "mine", "A title", "What it is about.", 5,
@@ -133,7 +133,7 @@ BAD = {
 def test_a_broken_file_is_refused_with_line_and_reason(case: str) -> None:
     text, line, reason = BAD[case]
     with pytest.raises(LessonError) as error:
-        parsed(text)
+        parse(text)
     assert str(error.value).startswith(f"mine.md, line {line}: "), error.value
     assert reason in str(error.value)
 
@@ -170,7 +170,7 @@ def test_a_hostile_file_is_refused_at_once(case: str, tmp_path: Path) -> None:
 
 def test_markup_in_an_option_stays_text() -> None:
     evil = "<script>alert(1)</script><img src=x onerror=alert(1)>"
-    lesson = parsed(LESSON.replace("- yes: Yes", f"- yes: {evil}"))
+    lesson = parse(LESSON.replace("- yes: Yes", f"- yes: {evil}"))
     run = run_of("eng-fra", "We like him.")
     asked = lesson_picture(lesson, 1, {}, run, run, True)["form"]
     assert asked["options"][0] == ["yes", evil]  # lesson.js sets it with textContent
@@ -256,21 +256,21 @@ def test_readings_match_the_library() -> None:
     site = run.trace.attention["decoder.layers.1.cross_attn"]
     weights = site.weights(2)
     q = f"run.most_read({site.name}, 2, 1)"
-    assert found(q, run) == site.key_tokens[int(weights[1].argmax())].removeprefix("▁")
-    largest = found(f"run.largest_weight({site.name}, 2, 1)", run)
+    assert reading_words(q, run) == site.key_tokens[int(weights[1].argmax())].removeprefix("▁")
+    largest = reading_words(f"run.largest_weight({site.name}, 2, 1)", run)
     assert largest == f"{100 * float(weights[1].max()):.0f} %"
-    assert found(f"run.weight({site.name}, 2, 1, 0)", run).endswith("%")
+    assert reading_words(f"run.weight({site.name}, 2, 1, 0)", run).endswith("%")
     answer = run.trace.next_token
     chosen = answer.log_probs[range(len(answer.labels)), list(answer.labels)]
-    assert float(found("run.loss", run)) == pytest.approx(-float(chosen.mean()), abs=0.006)
-    assert found("run.probability(0)", run) == f"{100 * math.exp(float(chosen[0])):.0f} %"
-    assert found("run.tokens(source)", run) == str(len(run.trace.streams["source"].tokens))
-    assert found("run.output", run) == run.trace.output
-    assert found("run.heads", run) == "54"
-    assert found("run.heads_off", run) == "0"
+    assert float(reading_words("run.loss", run)) == pytest.approx(-float(chosen.mean()), abs=0.006)
+    assert reading_words("run.probability(0)", run) == f"{100 * math.exp(float(chosen[0])):.0f} %"
+    assert reading_words("run.tokens(source)", run) == str(len(run.trace.streams["source"].tokens))
+    assert reading_words("run.output", run) == run.trace.output
+    assert reading_words("run.heads", run) == "54"
+    assert reading_words("run.heads_off", run) == "0"
     mask = run.trace.attention["decoder.layers.0.self_attn"]
     n = mask.n_query
-    open_cells = found(f"run.allowed({mask.name})", run)
+    open_cells = reading_words(f"run.allowed({mask.name})", run)
     assert open_cells == f"{n * (n + 1) // 2} of {n * n} cells"
 
 
@@ -284,8 +284,8 @@ def test_readings_of_a_changed_run() -> None:
         SetWeights(Where(site=name, heads=(head,), queries=(query,)), cells=((0, 1.0),)),
     ]
     run = CurrentRun(scope, scope.run("We like him.", edits=edits), original=original)
-    assert found("run.heads_off", run) == "1"
-    change = found(
+    assert reading_words("run.heads_off", run) == "1"
+    change = reading_words(
         f"run.weight({name}, {head}, {query}, 0) - unchanged.weight({name}, {head}, {query}, 0)",
         run,
     )
@@ -294,7 +294,7 @@ def test_readings_of_a_changed_run() -> None:
     new[0] = 1
     middle = (own + new) / 2
     kl = [float((p[p > 0] * (p / middle)[p > 0].log()).sum()) for p in (own, new)]
-    js = float(found(f"run.divergence({name}, {head}, {query})", run))
+    js = float(reading_words(f"run.divergence({name}, {head}, {query})", run))
     assert js == pytest.approx(sum(kl) / 2, abs=0.03)  # head 3 above has changed the row, too
 
 
@@ -302,18 +302,18 @@ def test_a_whole_attention_that_is_off_counts_with_all_its_heads() -> None:
     scope, name = models.load("eng-fra"), "decoder.layers.0.cross_attn"
     edits = [HeadOff(name), HeadOff("decoder.layers.1.cross_attn", head=2), HeadOff(name, head=1)]
     run = CurrentRun(scope, scope.run("We like him.", edits=edits))
-    assert found("run.heads_off", run) == str(run.trace.attention[name].n_heads + 1)
+    assert reading_words("run.heads_off", run) == str(run.trace.attention[name].n_heads + 1)
 
 
 def test_changed_words_are_counted_in_its_own_text() -> None:
     original = run_of("eng-fra", "We like him.")
-    whole = found("run.writes", original).split()
+    whole = reading_words("run.writes", original).split()
     spec = replace(original.spec, forced=((1, original.scope.config.end_id),))
     run = CurrentRun(original.scope, original.trace, spec=spec, original=original)
-    words = found("run.writes", run).split()
+    words = reading_words("run.writes", run).split()
     assert 0 < len(words) < len(whole)
     others = sum(word not in whole for word in words)
-    assert found("run.changed_words", run) == str(others)
+    assert reading_words("run.changed_words", run) == str(others)
     assert len(whole) - (len(words) - others) > others  # missing words do not count
 
 
@@ -325,25 +325,25 @@ def test_a_text_read_backwards_changes_vectors_only_with_positions() -> None:
     with torch.no_grad():
         own, backwards = model.encode(both, model.masks(both, both[:, :0]))
     change = (backwards[torch.tensor(order).argsort()] - own).norm(dim=1) / own.norm(dim=1)
-    assert found("run.change_backwards(with)", run) == f"{float(change.max()):.2f}"
-    assert float(found("run.change_backwards(without)", run)) < 1e-4 < float(change.max())
+    assert reading_words("run.change_backwards(with)", run) == f"{float(change.max()):.2f}"
+    assert float(reading_words("run.change_backwards(without)", run)) < 1e-4 < float(change.max())
 
 
 def test_a_text_read_backwards_is_read_under_the_edits_of_the_run() -> None:
     plain = run_of("eng-fra", "We like him.")
     off = edited(plain, (HeadOff("encoder.layers.1.self_attn"),))
-    both = [found("run.change_backwards(with)", run) for run in (plain, off)]
+    both = [reading_words("run.change_backwards(with)", run) for run in (plain, off)]
     assert both[0] != both[1]
     painted = edited(plain, (MaskChange(Where(kind="encoder_self"), block=((0, 1),)),))
     with pytest.raises(ValueError, match="depends on positions of the source"):
-        found("run.change_backwards(with)", painted)
+        reading_words("run.change_backwards(with)", painted)
 
 
 def test_a_token_of_a_text_has_the_bits_of_its_own_prediction() -> None:
     run = run_of("gpt", "Once upon a time")
     tokens, bits = run.trace.streams["text"].tokens, run.trace.next_token.surprisal.tolist()
     for position in range(1, len(tokens)):
-        assert found(f"run.bits({position})", run) == f"{bits[position - 1]:.1f}"
+        assert reading_words(f"run.bits({position})", run) == f"{bits[position - 1]:.1f}"
     place = finder(run, None)(Reading("run", "most_surprising"))
     assert (place.value, place.words) == (
         1 + bits.index(max(bits)),
@@ -365,12 +365,12 @@ def test_missing_parts_are_reported() -> None:
     run = run_of("eng-fra-rnn", "We like him.")
     for expression in ("run.weight(decoder.layers.1.cross_attn, 0, 0, 0)", "run.allowed(x)"):
         with pytest.raises(ValueError, match="no attention"):
-            found(expression, run)
+            reading_words(expression, run)
     with pytest.raises(ValueError, match="no run is pinned"):
-        found("pinned.output", run)
+        reading_words("pinned.output", run)
     for path in ("scores/there is none", "curve/00000099999/loss"):
         with pytest.raises(ValueError, match="no number"):
-            found(f"run.stored({path})", run)
+            reading_words(f"run.stored({path})", run)
 
 
 def test_surprise_sorts_tokens() -> None:
@@ -390,7 +390,7 @@ def test_the_order_of_surprise_can_be_predicted(model: str, text: str, stream: s
     run = run_of(model, text)
     answer = next(iter(run.trace.outputs.values()))
     order = answer.surprisal.argsort(descending=True).tolist()
-    lesson = parsed(predicting(f"order {stream}", "run.surprise"))
+    lesson = parse(predicting(f"order {stream}", "run.surprise"))
     tokens = lesson_picture(lesson, 1, {}, run, None, True)["form"]["tokens"]
     told = lesson_picture(lesson, 1, {1: "-".join(map(str, order))}, run, None, True)["reveal"]
     assert told["agrees"] is True
@@ -400,7 +400,7 @@ def test_the_order_of_surprise_can_be_predicted(model: str, text: str, stream: s
 
 def test_equal_tokens_are_distinguished_by_their_position() -> None:
     run = run_of("gpt", "The dog and the dog and the cat.")
-    lesson = parsed(predicting("token text", "run.most_surprising"))
+    lesson = parse(predicting("token text", "run.most_surprising"))
     tokens = lesson_picture(lesson, 1, {}, run, None, True)["form"]["tokens"]
     assert len(set(tokens)) == len(tokens)
     assert tokens[1] == "The"
@@ -411,14 +411,14 @@ def test_equal_tokens_are_distinguished_by_their_position() -> None:
     told = lesson_picture(lesson, 1, {1: str(other)}, run, None, True)["reveal"]
     assert (told["prediction"], told["happened"]) == (tokens[other], tokens[place])
     assert told["prediction"] == f"{name} (token {other + 1})"
-    assert found("run.surprise", run).count(f"{name} (token ") == 2
-    assert f"{tokens[place]} " in found("run.surprise", run)
+    assert reading_words("run.surprise", run).count(f"{name} (token ") == 2
+    assert f"{tokens[place]} " in reading_words("run.surprise", run)
 
 
 def test_a_tiny_number_is_compared_unrounded() -> None:
-    lesson = parsed(predicting("number nats", "run.loss"))
+    lesson = parse(predicting("number nats", "run.loss"))
     run = run_of("reverse-unmasked", "ffjdf", "fdjff")
-    assert "e-" in found("run.loss", run)
+    assert "e-" in reading_words("run.loss", run)
     value = comparable(lesson.steps[0], run, None)
     exact = finder(run, None)(Reading("run", "loss")).value
     assert value == pytest.approx(exact, rel=0.5)
@@ -427,7 +427,7 @@ def test_a_tiny_number_is_compared_unrounded() -> None:
 
 
 def test_no_order_is_requested_of_tokens_that_are_not_predicted() -> None:
-    lesson = parsed(predicting("order source", "run.surprise"))
+    lesson = parse(predicting("order source", "run.surprise"))
     picture = lesson_picture(lesson, 1, {}, run_of("eng-fra", "We like him."), None, True)
     assert picture["form"] is None
     assert "no probability to the tokens of the source" in picture["error"]
@@ -441,9 +441,9 @@ def test_the_head_that_a_question_names_is_first_in_the_record() -> None:
     assert "Layer 3, head 3: of all heads" in text
     run = run_of("eng-fra", "We like him.")
     record = run.scope.training["ablation"]
-    assert found("run.costliest_kind", run) == "cross"
+    assert reading_words("run.costliest_kind", run) == "cross"
     needed = [h for h in record["heads"] if h["is_marked"] and h["effect"]["mean"] > 0]
-    assert found("run.marked_heads", run) == str(len(needed))
+    assert reading_words("run.marked_heads", run) == str(len(needed))
 
 
 def test_a_head_whose_loss_falls_is_not_counted_as_raising_it() -> None:
@@ -451,7 +451,7 @@ def test_a_head_whose_loss_falls_is_not_counted_as_raising_it() -> None:
     heads = run.scope.training["ablation"]["heads"]
     needed = sum(h["is_marked"] and h["effect"]["mean"] > 0 for h in heads)
     assert needed < sum(h["is_marked"] for h in heads)
-    assert found("run.marked_heads", run) == str(needed)
+    assert reading_words("run.marked_heads", run) == str(needed)
 
 
 # lesson, what its question takes for granted, the run, a reading, and its value
@@ -474,7 +474,7 @@ def test_the_assumptions_of_questions_hold(
     lesson: str, words: str, model: str, reading: str, value: str
 ) -> None:
     assert words in (library.SHIPPED_LESSONS / f"{lesson}.md").read_text("utf-8")
-    assert found(reading, run_of(model, "The black cat is here.")) == value
+    assert reading_words(reading, run_of(model, "The black cat is here.")) == value
 
 
 @pytest.mark.parametrize("number", [3, 4])
@@ -511,7 +511,9 @@ def test_the_correct_option_is_the_number_of_changed_words(source: str, option: 
     original = run_of("eng-fra", source)
     forced = replace(original.spec, forced=((0, int(step.then["force"][0].partition(":")[2])),))
     run = CurrentRun(original.scope, original.trace, spec=forced, original=original)
-    new = Counter(found("run.writes", run).split()) - Counter(found("run.writes", original).split())
+    new = Counter(reading_words("run.writes", run).split()) - Counter(
+        reading_words("run.writes", original).split()
+    )
     assert step.prediction.options[step.happened.words(finder(run, None))] == option
     assert (new.total() < 3) == (option == "Fewer than three words")
 
@@ -573,7 +575,7 @@ def test_the_sentence_on_seeing_the_answer_follows_the_mask() -> None:
     lifted = CurrentRun(scope, scope.run(source, edits=[lift]), original=plain)
     n = site.n_query
     for run, n_ahead in ((plain, 0), (lifted, n * (n - 1) // 2)):
-        assert found(f"run.cells_ahead({site.name})", run) == str(n_ahead)
+        assert reading_words(f"run.cells_ahead({site.name})", run) == str(n_ahead)
         said = revealed("4-masks", 1, run)
         assert ("No token may attend to a later one" in said) == (n_ahead == 0)
         assert ("Some tokens may attend to later ones" in said) == (n_ahead > 0)
@@ -626,22 +628,26 @@ def test_a_survey_is_read_from_the_record_of_the_weights_on_the_screen() -> None
     run = run_of("eng-fra", "The black cat is here.")
     recorded = run.scope.training["surveys"]["recovery"]["means"]["first unmoved"]
     shares = [f"{100 * recorded[name]:.0f} %" for name in ("mean", "low", "high")]
-    assert found("run.surveyed(recovery, first unmoved)", run) == shares[0]
-    assert found("run.interval(recovery, first unmoved)", run) == f"{shares[1]} to {shares[2]}"
-    assert found("run.surveyed_texts(recovery, first unmoved)", run) == str(recorded["n_texts"])
+    assert reading_words("run.surveyed(recovery, first unmoved)", run) == shares[0]
+    assert (
+        reading_words("run.interval(recovery, first unmoved)", run) == f"{shares[1]} to {shares[2]}"
+    )
+    assert reading_words("run.surveyed_texts(recovery, first unmoved)", run) == str(
+        recorded["n_texts"]
+    )
     aligned = run_of("eng-fra-bahdanau", "The black cat is here.")
     nats = aligned.scope.training["surveys"]["weights"]["means"]["adversary"]
-    assert found("run.surveyed(weights, adversary)", aligned) == f"{nats['mean']:.2f}"
+    assert reading_words("run.surveyed(weights, adversary)", aligned) == f"{nats['mean']:.2f}"
     assert (
-        found("run.interval(weights, adversary)", aligned)
+        reading_words("run.interval(weights, adversary)", aligned)
         == f"{nats['low']:.2f} to {nats['high']:.2f}"
     )
     with pytest.raises(
         ValueError, match="these weights of eng-fra have no record of a survey named weights"
     ):
-        found("run.surveyed(weights, adversary)", run)
+        reading_words("run.surveyed(weights, adversary)", run)
     with pytest.raises(ValueError, match="it has no last recovered"):
-        found("run.interval(recovery, last recovered)", run)
+        reading_words("run.interval(recovery, last recovered)", run)
 
 
 def test_sentences_on_recovery_follow_the_survey() -> None:
@@ -758,7 +764,7 @@ def test_each_reading_has_a_description() -> None:
 
 
 def test_nothing_is_revealed_before_a_prediction() -> None:
-    lesson = parsed(LESSON)
+    lesson = parse(LESSON)
     first, second = run_of("eng-fra", "We like him."), run_of("eng-fra", "We like tea.")
     before = lesson_picture(lesson, 1, {}, second, first, True)
     assert before["reveal"] is None
@@ -772,7 +778,7 @@ def test_nothing_is_revealed_before_a_prediction() -> None:
 
 
 def test_a_prediction_for_another_step_is_reported() -> None:
-    lesson = parsed(LESSON)
+    lesson = parse(LESSON)
     run = run_of("eng-fra", "We like him.")
     assert "a different run" in lesson_picture(lesson, 1, {1: "perhaps"}, run, run, True)["error"]
 

@@ -142,7 +142,7 @@ def layers(spec: dict) -> list[dict]:
     return [part for one in spec["layer"] for part in layers(one)] if "layer" in spec else [spec]
 
 
-def told(spec: dict) -> dict[str, set[str]]:
+def channels_of_colours(spec: dict) -> dict[str, set[str]]:
     """Return the fields that a chart colours by, each with the other channels that encode it."""
     parts = layers(spec)
     coloured = [
@@ -189,7 +189,7 @@ def test_series_differ_by_more_than_their_colours(draw: Any) -> None:
     written = {
         part["encoding"]["text"]["field"] for part in layers(spec) if "text" in part["encoding"]
     }
-    for field, channels in told(spec).items():
+    for field, channels in channels_of_colours(spec).items():
         assert channels or (field == "colour" and "dimension" in written), field
     for part in layers(spec):
         for name in TELLING:

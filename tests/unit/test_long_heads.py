@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from drawn import letters
+from payload import letters
 
 from models.trace import AttentionSite, Trace
 from viz_app import words
@@ -37,12 +37,12 @@ def site(trace: Trace) -> AttentionSite:
     return list(trace.attention.values())[1]
 
 
-def drawn(trace: Trace, site: AttentionSite, **how) -> tuple[dict, dict]:
+def payload(trace: Trace, site: AttentionSite, **how) -> tuple[dict, dict]:
     return unpack(head_payload(trace, site, 2, TERMS, **how))
 
 
 def test_each_cell_is_the_largest_weight_of_its_block(trace: Trace, site: AttentionSite) -> None:
-    header, arrays = drawn(trace, site)
+    header, arrays = payload(trace, site)
     weights, allowed = site.weights(2).numpy(), site.allowed().numpy()
     assert arrays["weights"].shape == arrays["blocked"].shape == (5, 5)
     assert arrays["weights"].dtype == np.float32
@@ -60,7 +60,7 @@ def test_each_cell_is_the_largest_weight_of_its_block(trace: Trace, site: Attent
 def test_a_block_is_named_by_its_positions_and_on_hover_by_its_ends(
     trace: Trace, site: AttentionSite
 ) -> None:
-    header, _ = drawn(trace, site)
+    header, _ = payload(trace, site)
     assert header["keys"] == [
         ["0–4", "from [start] to d", False], ["5–9", "from e to d", False], ["10–14", "from d to c", False],
         ["15–19", "from a to e", False], ["20–21", "from a to b", False],
@@ -76,7 +76,7 @@ def test_a_block_is_named_by_its_positions_and_on_hover_by_its_ends(
 def test_a_part_holds_the_models_own_weights_around_its_position(
     trace: Trace, site: AttentionSite, place: int, start: int
 ) -> None:
-    header, arrays = drawn(trace, site, tile=(place, 7), lock="q3")
+    header, arrays = payload(trace, site, tile=(place, 7), lock="q3")
     rows, cols = slice(start, start + TILE), slice(5, 5 + TILE)
     np.testing.assert_allclose(arrays["weights"], site.weights(2).numpy()[rows, cols], atol=1e-6)
     np.testing.assert_array_equal(arrays["blocked"] == 0, site.allowed().numpy()[rows, cols])
@@ -90,7 +90,7 @@ def test_a_part_holds_the_models_own_weights_around_its_position(
     letters_ = ["[start]", *TEXT]
     assert [label[0] for label in header["keys"]] == letters_[cols]
     assert [label[0].split(" → ")[0] for label in header["queries"]] == letters_[rows]
-    other, _ = drawn(trace, site, tile=(7, place))
+    other, _ = payload(trace, site, tile=(7, place))
     assert other["first"] == [5, start]
 
 
@@ -101,7 +101,7 @@ def test_hidden_sinks_count_neither_in_a_block_nor_in_a_rows_largest_weight(
     share = weights[:, 0].mean()
     weights[:, 0] = 0
     hiding = Scale("row", hides_sinks=True)
-    header, arrays = drawn(trace, site, scale=hiding)
+    header, arrays = payload(trace, site, scale=hiding)
     np.testing.assert_allclose(
         arrays["weights"][:, 0], [weights[q : q + K, :K].max() for q in range(0, N, K)], atol=1e-6
     )
@@ -113,7 +113,7 @@ def test_hidden_sinks_count_neither_in_a_block_nor_in_a_rows_largest_weight(
         ["[start]"],
     )
     assert header["sinkShare"] == pytest.approx(share, abs=1e-6)
-    _, part = drawn(trace, site, scale=hiding, tile=(3, 1))
+    _, part = payload(trace, site, scale=hiding, tile=(3, 1))
     np.testing.assert_allclose(part["largest"], weights[1:5].max(1), atol=1e-6)
     np.testing.assert_allclose(
         part["weights"], site.weights(2).numpy()[1:5, :4], atol=1e-6
@@ -124,7 +124,7 @@ def test_a_short_text_is_sent_whole(
     trace: Trace, site: AttentionSite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(drawing, "MAX_WHOLE_TOKENS", N)
-    header, arrays = drawn(trace, site, tile=(20, 20))
+    header, arrays = payload(trace, site, tile=(20, 20))
     assert (header["block"], header["first"], header["size"]) == (1, [0, 0], [N, N])
     assert set(arrays) == {"weights", "blocked"}
     np.testing.assert_array_equal(arrays["weights"], site.weights(2).numpy())

@@ -41,7 +41,7 @@ def task(files: list[Path]) -> MaskedTask:
     return open_task("mlm", files, vocab_size=1000, n_ctx=41, max_tokens=500)
 
 
-def taken(task: MaskedTask, seed: int, n: int) -> list:
+def rows_of_batches(task: MaskedTask, seed: int, n: int) -> list:
     batches = task.batches(seed)
     return [row for _ in range(n) for row in next(batches)]
 
@@ -67,7 +67,7 @@ def test_a_row_with_its_labels_is_a_text(task):
         for ids in task.tokenizer.encode_many(task._texts("train"))
     )
     kinds = Counter()
-    for ids, segments, positions, labels, (kind,) in taken(task, 5, 40):
+    for ids, segments, positions, labels, (kind,) in rows_of_batches(task, 5, 40):
         whole = list(ids)
         for place, label in zip(positions, labels, strict=True):
             whole[place] = label
@@ -89,7 +89,7 @@ def test_a_row_with_its_labels_is_a_text(task):
 @unchecked()
 def test_fifteen_percent_are_predicted_and_eight_of_ten_of_them_masked(task):
     asked, of, hidden, replaced, kept = 0, 0, 0, 0, 0
-    for ids, _, positions, labels, _ in taken(task, 7, 150):
+    for ids, _, positions, labels, _ in rows_of_batches(task, 7, 150):
         n = sum(not task.tokenizer.is_special(i) for i in ids) + sum(
             ids[p] == task.tokenizer.mask_id for p in positions
         )
@@ -111,7 +111,7 @@ def test_fifteen_percent_are_predicted_and_eight_of_ten_of_them_masked(task):
 
 
 def test_batches_depend_on_the_seed_alone_and_every_epoch_masks_anew(task):
-    assert taken(task, 3, 4) == taken(task, 3, 4) != taken(task, 4, 4)
+    assert rows_of_batches(task, 3, 4) == rows_of_batches(task, 3, 4) != rows_of_batches(task, 4, 4)
     n_alone = len(task._single["train"])
     batches, lines = task.batches(2), []
     while len(lines) < 2 * n_alone:
@@ -121,7 +121,7 @@ def test_batches_depend_on_the_seed_alone_and_every_epoch_masks_anew(task):
 
 
 def test_collating_pads_each_part_with_its_own_value(task):
-    rows = taken(task, 3, 1)
+    rows = rows_of_batches(task, 3, 1)
     batch = task.collate(rows)
     ids, segments, positions = batch.inputs
     for i, (own_ids, own_segments, places, labels, (kind,)) in enumerate(rows):
@@ -137,7 +137,9 @@ def test_collating_pads_each_part_with_its_own_value(task):
 
 def test_the_loss_by_hand(task):
     model = random_bert(vocab_size=task.tokenizer.vocab_size, n_ctx=41)
-    rows = [row for row in taken(task, 3, 30) if row[4] != (NO_LABEL,)][:3] + taken(task, 3, 1)[:2]
+    rows = [row for row in rows_of_batches(task, 3, 30) if row[4] != (NO_LABEL,)][
+        :3
+    ] + rows_of_batches(task, 3, 1)[:2]
     tokens = pairs = 0.0
     for ids, segments, positions, labels, (kind,) in rows:
         with torch.no_grad():

@@ -40,7 +40,7 @@ from viz_app.views.positions import text as positions
 from viz_app.views.positions.page import positions_answer
 
 
-def says(said: str, *parts: str) -> None:
+def assert_contains(said: str, *parts: str) -> None:
     """Assert that a text contains these, in this order."""
     at = 0
     for part in parts:
@@ -74,7 +74,7 @@ BOTH = [[9.0, 8.0, 2.0], [4.0, 9.0, 6.0], [0.5, 2.0, 9.0]]
         "least to the token 2 positions before its own (0.5, one pair)")),
 ])  # fmt: skip
 def test_the_sentence_on_reach(found: Reach, said: tuple[str, ...]) -> None:
-    says(reach_text.explain_reach([found]), *said)
+    assert_contains(reach_text.explain_reach([found]), *said)
 
 
 def timings(**powers: tuple[float, float]) -> list[Timing]:
@@ -88,12 +88,12 @@ def timings(**powers: tuple[float, float]) -> list[Timing]:
 
 
 def test_how_times_grew() -> None:
-    says(
+    assert_contains(
         cost_text.growth_text(timings(rnn=(1, 7.0), attention=(2, 2.0))),
         "RNN n^1.00 (32 to 64); self-attention n^2.00 (32 to 64)",
         "At 64 tokens the RNN takes 3.5 times as long as self-attention",
     )
-    says(
+    assert_contains(
         cost_text.growth_text(timings(rnn=(1, 7.0))[:1]), "Two lengths in the upper half are needed"
     )
 
@@ -116,7 +116,7 @@ def test_how_far_scores_fall() -> None:
         {"least": 12, "most": 22, "score": 30.56, "cases": 1304}, {"least": 2, "most": 3, "score": 41.0, "cases": 71},
         {"least": 4, "most": 5, "score": 49.84, "cases": 310},
     ]  # fmt: skip
-    says(
+    assert_contains(
         learning.score_drop({"a": buckets, "b": buckets[:1]}, {"a": 9, "b": 9}),
         "**a** loses 39% of its best: 19.2 BLEU, from 49.8 (4–5 words) to 30.6 (12–22 words, 1,304 cases)",
         "**b** is best on its longest sentences, 12–22 words: 30.6",
@@ -129,7 +129,7 @@ def test_counted_and_timed_numbers_and_the_effect_of_a_gpu() -> None:
         cost_text.counted_and_timed(*where) for where in (("cpu", 1), ("cpu", 3), ("cuda", 1))
     )
     for said in (one, more, gpu):
-        says(said, "Counted", "the path lengths", "Timed", "the plot of times")
+        assert_contains(said, "Counted", "the path lengths", "Timed", "the plot of times")
         assert "The RNN takes its n steps in turn" in said
     assert "**nothing here runs in parallel**" in one
     assert "On a GPU" in one
@@ -140,7 +140,7 @@ def test_counted_and_timed_numbers_and_the_effect_of_a_gpu() -> None:
 
 def test_the_sentence_on_the_distance_of_two_alignments() -> None:
     """Steps count from 1."""
-    says(
+    assert_contains(
         pair.divergence_sentence(0.256, 3, 0.914),
         "0.26 bits** apart",
         "most at step 4, by 0.91 bits",
@@ -209,7 +209,7 @@ def test_looking_ahead(before: float, after: float, same: bool, said: tuple[str,
     edits = for_kinds(decoder_self=MaskChange(allow=((0, 1),)))
     new.trace = letters().run("ab", "cd", edits=edits)
     told = outcome_text.look_ahead_effect(old, new, edits, Transformer.kinds)
-    says(
+    assert_contains(
         told, "decoder may look ahead", *said, "stays the same" if same else "comes out differently"
     )
 
@@ -227,7 +227,7 @@ def test_names_and_lengths_of_waves() -> None:
         "0 (rounding: 2e-09)",
     )
     waves = torch.tensor([6.0, 50.0, 100.0, 101.0, 5e9])
-    says(
+    assert_contains(
         positions.wavelengths_sentence(waves, 100),
         "3 of 5 dimensions",
         "in 100 positions",
@@ -242,8 +242,8 @@ def test_names_and_lengths_of_waves() -> None:
 def test_what_adding_costs() -> None:
     x, p = torch.full((3, 4), 2.0), torch.full((3, 4), 0.5)
     said = adding.explain_adding(x, p, "sinusoidal")
-    says(said, "8 numbers", "that gives x + p, 4 numbers", "4 × 4 more weights")
-    says(said, "token vectors have a length of 4.00", "position vectors 1.00")
+    assert_contains(said, "8 numbers", "that gives x + p, 4 numbers", "4 × 4 more weights")
+    assert_contains(said, "token vectors have a length of 4.00", "position vectors 1.00")
     assert "adds no positions" in adding.explain_adding(x, p, "none").removeprefix(said)
 
 
@@ -275,7 +275,7 @@ def test_the_table_of_the_three_formulas() -> None:
     assert rows["The two positions hardest to tell apart"][0].endswith(
         f", {distances[a, b]:.3f} apart"
     )
-    says(
+    assert_contains(
         measured.measured_note(made),
         "100 positions shown",
         "over 123 positions",
@@ -304,7 +304,9 @@ def test_the_shuffle_test() -> None:
         ("none", (0.0, 0.0), (1, 0, 2), ("no position vectors", "cannot know the order", "Largest change: 0 of")),
         ("sinusoidal", (0.75, 0.0), (0, 1, 2), ("Nothing can be reordered",)),
     ):  # fmt: skip
-        says(positions.explain_shuffle(*(shuffle(one, order) for one in change), kind), *said)
+        assert_contains(
+            positions.explain_shuffle(*(shuffle(one, order) for one in change), kind), *said
+        )
 
 
 def test_what_the_positions_of_the_loaded_model_are() -> None:
@@ -315,19 +317,21 @@ def test_what_the_positions_of_the_loaded_model_are() -> None:
         "a position vector is added",
         "The look-ahead mask gives",
     )
-    says(positions_answer(random_attention_only(positions="sinusoidal")), without, "So", vector)
-    says(
+    assert_contains(
+        positions_answer(random_attention_only(positions="sinusoidal")), without, "So", vector
+    )
+    assert_contains(
         positions_answer(random_model(positions="none")),
         without,
         "no position vectors",
         "In others",
         vector,
     )
-    says(positions_answer(random_gpt()), ahead, "In addition", vector)
+    assert_contains(positions_answer(random_gpt()), ahead, "In addition", vector)
     assert "past the last position there is none" in positions.explain_table(
         positions.OWN_TABLE, "learned", BY_VECTORS
     )
-    says(
+    assert_contains(
         positions.explain_table(positions.OWN_TABLE, "sinusoidal", BY_VECTORS),
         "not learned",
         "$$\\sin",
@@ -338,7 +342,9 @@ def test_what_the_positions_of_the_loaded_model_are() -> None:
         ("learned", "learned its vectors"),
     ):
         said = positions.explain_table("2^i", kind, BY_MASK)
-        says(said, "PE(pos, 2i)", f"$${positions.LATEX['2^i']}$$", positions.WHAT["2^i"], more)
+        assert_contains(
+            said, "PE(pos, 2i)", f"$${positions.LATEX['2^i']}$$", positions.WHAT["2^i"], more
+        )
         assert bool(more) != said.endswith(positions.WHAT["2^i"])
 
 
@@ -366,7 +372,7 @@ def test_the_sentence_on_the_gradients_with_and_without_the_division(
     """The gradient with the division comes first, the one without second."""
     found = SimpleNamespace(mean_gradient=softmax, mean_product_gradient=product)
     text = inside_scaling._moral(found)
-    says(text, *said)
+    assert_contains(text, *said)
     assert ("hardly learn" in text) == (0 < product[1] < 0.01 * product[0])
 
 
@@ -391,14 +397,16 @@ def test_where_queries_keys_and_values_come_from() -> None:
         )
         for kind in Transformer.kinds
     }
-    says(
+    assert_contains(
         said["encoder_self"],
         "Queries **Q**, keys **K** and values **V** all",
         "English sentence",
         "in both directions",
     )
-    says(said["decoder_self"], "all come from the French so far", "comes after it", "exactly 0")
-    says(
+    assert_contains(
+        said["decoder_self"], "all come from the French so far", "comes after it", "exactly 0"
+    )
+    assert_contains(
         said["cross"],
         "Queries **Q** come from the French",
         "keys **K** and values **V** come from the English",
@@ -406,7 +414,9 @@ def test_where_queries_keys_and_values_come_from() -> None:
 
 
 def test_at_an_earlier_step() -> None:
-    says(words.at_step(1250, {}), "after 1,250 steps", "Score of these weights: not measured")
+    assert_contains(
+        words.at_step(1250, {}), "after 1,250 steps", "Score of these weights: not measured"
+    )
     assert words.after_steps(1) == "the weights after 1 step"
 
 

@@ -10,7 +10,7 @@ from models.training.objectives import POSITIONS_PER_BLOCK, label_smoothed_loss
 BATCH, N, VOCAB = 11, 13, 31
 
 
-def drawn(scale: float = 3.0) -> tuple[torch.Tensor, torch.Tensor]:
+def random_logits(scale: float = 3.0) -> tuple[torch.Tensor, torch.Tensor]:
     logits, labels = torch.randn(BATCH, N, VOCAB) * scale, torch.randint(0, VOCAB, (BATCH, N))
     labels[2, 7:] = labels[10] = NO_LABEL
     return logits.requires_grad_(), labels
@@ -25,7 +25,7 @@ def torchs(logits: torch.Tensor, labels: torch.Tensor, smoothing: float) -> torc
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 def test_loss_and_gradient_match_torchs_cross_entropy(smoothing, scale):
     assert BATCH * N > 2 * POSITIONS_PER_BLOCK  # in several parts, the last one shorter
-    logits, labels = drawn(scale)
+    logits, labels = random_logits(scale)
     one, other = label_smoothed_loss(logits, labels, smoothing), torchs(logits, labels, smoothing)
     torch.testing.assert_close(one, other)
     for factor in (1.0, 0.25):
@@ -36,7 +36,7 @@ def test_loss_and_gradient_match_torchs_cross_entropy(smoothing, scale):
 
 
 def test_without_gradients_it_is_the_same_and_leaves_the_logits_alone():
-    logits, labels = drawn()
+    logits, labels = random_logits()
     before = logits.detach().clone()
     with torch.inference_mode():
         alone = label_smoothed_loss(logits.detach(), labels, 0.1)
@@ -46,7 +46,7 @@ def test_without_gradients_it_is_the_same_and_leaves_the_logits_alone():
 
 
 def test_half_precision_is_computed_in_single_precision():
-    logits, labels = drawn()
+    logits, labels = random_logits()
     half = logits.detach().bfloat16().requires_grad_()
     loss = label_smoothed_loss(half, labels, 0.1)
     loss.backward()
@@ -55,7 +55,7 @@ def test_half_precision_is_computed_in_single_precision():
 
 
 def test_logits_at_padding_do_not_count_whatever_they_are():
-    logits, labels = drawn()
+    logits, labels = random_logits()
     with torch.no_grad():
         logits[labels == NO_LABEL] = float("nan")
     loss = label_smoothed_loss(logits, labels, 0.1)
@@ -65,7 +65,7 @@ def test_logits_at_padding_do_not_count_whatever_they_are():
 
 
 def test_a_gradient_that_was_scaled_is_not_returned_again():
-    logits, labels = drawn()
+    logits, labels = random_logits()
     loss = label_smoothed_loss(logits, labels, 0.1)
     loss.mul(0.5).backward(retain_graph=True)
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):

@@ -45,7 +45,7 @@ FILES = {
 }  # fmt: skip
 
 
-def kept(kind: str) -> OwnData:
+def keep(kind: str) -> OwnData:
     return keep_own_data(FILES[kind].encode(), kind, "mine.txt")
 
 
@@ -55,7 +55,7 @@ def settings(data: OwnData, model: str = "") -> RunSettings:
 
 
 def test_the_content_of_a_file_is_counted():
-    pairs, text, labels = map(kept, DATA_KINDS)
+    pairs, text, labels = map(keep, DATA_KINDS)
     assert pairs.in_words == f"401 sentence pairs, {len(FILES['own pairs']):,} characters"
     assert text.in_words == f"331 documents, {len(FILES['own text']):,} characters"
     assert labels.in_words == f"211 labelled texts, {len(FILES['own labels']):,} characters"
@@ -70,7 +70,7 @@ def test_the_content_of_a_file_is_counted():
 
 @pytest.mark.parametrize("kind", DATA_KINDS)
 def test_the_command_line_reads_the_plan_that_the_page_states(kind, tmp_path):
-    data = kept(kind)
+    data = keep(kind)
     for model in data.of.tasks:
         chosen = settings(data, model).having(seed=7)
         assert chosen.problems() == {}
@@ -94,7 +94,7 @@ def test_runs_differ_by_the_content_of_their_files_not_by_their_names():
             (pairs.replace("dog", "doggy"), "mine.txt"),
         )
     )  # fmt: skip
-    mine = settings(kept("own pairs"))
+    mine = settings(keep("own pairs"))
     assert mine.differences(same) == mine.differences(renamed) == []
     assert mine.differences(edited) == [("data", "mine.txt", "other content of the same size")]
     assert mine.differences(longer) == [("data", mine.own.in_words, longer.own.in_words)]
@@ -109,7 +109,7 @@ def test_the_size_of_the_file_chooses_the_recipe():
     large = keep_own_data("\n\n".join(" ".join(sentences(5, seed)) for seed in range(2500)).encode(), "own text", "x")  # fmt: skip
     assert large.n_characters > SMALL_FILE
     assert settings(large).recipe.steps == plan.recipe.steps
-    assert settings(kept("own text")).recipe.steps == 1500
+    assert settings(keep("own text")).recipe.steps == 1500
 
 
 BAD = {
@@ -189,7 +189,7 @@ def test_more_bytes_another_kind_and_a_long_name_are_bounded(monkeypatch):
     assert named.path.parent == folders.root() / own_data.OWN_DATA_FOLDER
     monkeypatch.setattr(own_data, "MAX_OWN_DATA_FILES", 3)
     for _ in range(5):
-        last = kept("own pairs")
+        last = keep("own pairs")
     assert len(list(last.path.parent.iterdir())) == 3
     assert last.path.exists()
 
@@ -214,7 +214,7 @@ def post(session: LiveSession, content: bytes, kind: str = "own pairs", token: s
 
 def test_a_file_that_is_sent_is_the_session_s(session):
     answer = post(session, FILES["own pairs"].encode())
-    assert (answer.status_code, answer.json()) == (200, {"kept": kept("own pairs").in_words})
+    assert (answer.status_code, answer.json()) == (200, {"kept": keep("own pairs").in_words})
     assert session.own_data.name == "<b>mine"
     assert session.own_data.path.read_text() == FILES["own pairs"]
     bad = post(session, b"a\tb\nc")
@@ -269,7 +269,7 @@ def until(run, *states: str) -> None:
 @pytest.mark.parametrize("kind", ["own pairs", "own text"])
 def test_the_command_line_resumes_a_run_of_the_page(kind, tmp_path, monkeypatch):
     shortened(monkeypatch)
-    chosen = settings(kept(kind))
+    chosen = settings(keep(kind))
     run = Pool(1, lambda owner: True).begin(chosen, "a")
     run.one_step()
     until(run, "paused")
@@ -293,7 +293,7 @@ def test_labelled_texts_start_from_the_shipped_model(monkeypatch):
     monkeypatch.setattr(
         RunSettings, "arguments", lambda self, to: [*arguments(self, to), "--steps=3"]
     )
-    chosen = settings(kept("own labels"))
+    chosen = settings(keep("own labels"))
     assert chosen.names == ["seed", "learning_rate"]
     run = Pool(1, lambda owner: True).begin(chosen, "a")
     until(run, DONE, FAILED)
@@ -305,7 +305,7 @@ def test_labelled_texts_start_from_the_shipped_model(monkeypatch):
 
 
 def test_missing_data_are_named(monkeypatch):
-    chosen = settings(kept("own pairs"))
+    chosen = settings(keep("own pairs"))
     chosen.own.path.unlink()
     run = Pool(1, lambda owner: True).begin(chosen, "a")
     until(run, FAILED)

@@ -272,7 +272,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory, files: list[Path]) -> Path
     return out
 
 
-def said(capsys: pytest.CaptureFixture, *arguments: str) -> tuple[int, str]:
+def run_command(capsys: pytest.CaptureFixture, *arguments: str) -> tuple[int, str]:
     capsys.readouterr()
     status = cli.main([*arguments, "--device", "cpu"])
     found = capsys.readouterr()
@@ -289,7 +289,7 @@ def test_it_is_evaluated_and_inspected(trained, files, capsys):
     ]
     assert list(record["scores"]) == [f"held-out {names[0]}", *names[1:], "cases"]
     data = ["--data", *map(str, files)]
-    status, text = said(capsys, "evaluate", str(trained), *data)
+    status, text = run_command(capsys, "evaluate", str(trained), *data)
     assert (
         status,
         "note:" in text,
@@ -298,13 +298,15 @@ def test_it_is_evaluated_and_inspected(trained, files, capsys):
     assert [float(line.split()[-1]) for line in text.splitlines()[:4]] == pytest.approx(
         [value for name, value in record["scores"].items() if name != "cases"], abs=1e-3
     )
-    status, text = said(capsys, "evaluate", str(trained), *data, "--snapshots", "--limit", "3")
+    status, text = run_command(
+        capsys, "evaluate", str(trained), *data, "--snapshots", "--limit", "3"
+    )
     assert status == 0
     assert [line.split(":")[0] for line in text.splitlines() if ": nats" in line] == [
         "step      0",
         "step      2",
     ]
-    status, text = said(capsys, "inspect", str(trained))
+    status, text = run_command(capsys, "inspect", str(trained))
     assert (status, "permutation" in text, "content_attn.W_R.weight" in text) == (0, True, True)
 
 
@@ -312,7 +314,7 @@ def test_its_predictions_are_printed_in_the_requested_order(trained, capsys):
     scope, text, order = models.load(trained, device="cpu"), "bal ban", [2, 0, 3, 1]
     assert len(scope.encode(text)["text"].ids) == 4
     output = scope.run(text, order=order).outputs["token in order"]
-    status, shown = said(capsys, "decode", str(trained), text, "--order", *map(str, order))
+    status, shown = run_command(capsys, "decode", str(trained), text, "--order", *map(str, order))
     lines = shown.splitlines()
     assert (status, [int(line.split()[0]) for line in lines[:4]]) == (0, order)
     assert [float(line.split(" bits")[0].split()[-1]) for line in lines[:4]] == [
@@ -322,9 +324,9 @@ def test_its_predictions_are_printed_in_the_requested_order(trained, capsys):
     assert all(
         f"expected {output.predicted[i]} (" in line for i, line in zip(order, lines, strict=False)
     )
-    status, shown = said(capsys, "decode", str(trained), text, "--order", "0", "0", "1", "2")
+    status, shown = run_command(capsys, "decode", str(trained), text, "--order", "0", "0", "1", "2")
     assert (status, "the order must name each of the 4 tokens once" in shown) == (1, True)
-    status, shown = said(capsys, "decode", "gpt", text, "--order", "0", "1")
+    status, shown = run_command(capsys, "decode", "gpt", text, "--order", "0", "1")
     assert (status, "--order does not apply to gpt" in shown) == (
         1,
         True,

@@ -35,13 +35,13 @@ KINDS = [
 ALIGNED = [kind for kind in KINDS if kind["attention"] == "bahdanau"]
 
 
-def named(kind: dict) -> str:
+def case_name(kind: dict) -> str:
     return " ".join(
         [kind["attention"], kind["cell"], "both ways" if kind["bidirectional"] else "one way"]
     )
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=named)
+@pytest.mark.parametrize("kind", KINDS, ids=case_name)
 def test_the_model_follows_its_equations_with_and_without_padding(kind):
     model = random_seq2seq(**kind)
     source, target = padded_ids()
@@ -148,7 +148,7 @@ def test_one_step_of_the_alignment_by_hand():
     )
 
 
-@pytest.mark.parametrize("kind", ALIGNED, ids=named)
+@pytest.mark.parametrize("kind", ALIGNED, ids=case_name)
 def test_the_site_holds_what_each_step_used(kind):
     model = random_seq2seq(**kind)
     source, target = padded_ids()
@@ -193,7 +193,7 @@ def test_the_first_context_does_not_know_the_first_token():
     )  # s_1 comes from <s>, and the token is read at the second step
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=named)
+@pytest.mark.parametrize("kind", KINDS, ids=case_name)
 def test_decoding_step_by_step_gives_the_stacked_run(kind):
     """The three routes: with the state kept, with everything recomputed, and in one pass."""
     model = random_seq2seq(**kind)
@@ -256,7 +256,7 @@ def test_a_blocked_source_token_gets_no_weight():
     assert torch.equal(logits[:, :2], model(source, target)[:, :2])
 
 
-@pytest.mark.parametrize("kind", [KINDS[0], KINDS[-1]], ids=named)
+@pytest.mark.parametrize("kind", [KINDS[0], KINDS[-1]], ids=case_name)
 @unchecked()
 def test_a_trained_checkpoint_is_loaded_run_decoded_and_resumed(kind, tmp_path):
     sizes = {

@@ -60,13 +60,13 @@ def test_texts_that_are_not_equivalent(one, other):
     assert same_text(one) != same_text(other)
 
 
-def spelled(name: str, i: int) -> str:
+def text_of_set(name: str, i: int) -> str:
     """Return the i-th of the texts that the hash puts into that set."""
     found = [text for n in range(1000) if split_of(text := f"text {n}") == name]
     return found[i]
 
 
-def respelled(text: str, name: str) -> str:
+def punctuated(text: str, name: str) -> str:
     """Append punctuation to a text until the hash puts it into that set."""
     signs = (
         text + "".join(string.punctuation[n // 30**k % 30] for k in range(3)) for n in range(27000)
@@ -76,22 +76,22 @@ def respelled(text: str, name: str) -> str:
 
 def test_equivalent_texts_are_in_one_set_only():
     """Training comes before test and validation; a text in a later set is left out, not moved."""
-    alone = {name: spelled(name, 0) for name in ("train", "test", "validation")}
-    trained, tested = spelled("train", 1), spelled("test", 1)
+    alone = {name: text_of_set(name, 0) for name in ("train", "test", "validation")}
+    trained, tested = text_of_set("train", 1), text_of_set("test", 1)
     wanted = {text: name for name, text in alone.items()}
     wanted |= {
         trained: "train",
-        respelled(trained, "test"): "left out",
-        respelled(trained, "validation"): "left out",
+        punctuated(trained, "test"): "left out",
+        punctuated(trained, "validation"): "left out",
     }
-    wanted |= {tested: "test", respelled(tested, "validation"): "left out"}
+    wanted |= {tested: "test", punctuated(tested, "validation"): "left out"}
     for order in (wanted, reversed(wanted)):
         assert sets_of(order, {}) == wanted
 
 
 def test_a_given_set_is_removed_from_training_and_replaces_the_hashed_set():
-    trained, tested, validated = (spelled(name, 0) for name in ("train", "test", "validation"))
-    sources = [trained, tested, validated, spelled("train", 1)]
+    trained, tested, validated = (text_of_set(name, 0) for name in ("train", "test", "validation"))
+    sources = [trained, tested, validated, text_of_set("train", 1)]
     belongs = sets_of(sources, {"test": [trained.upper() + "!"]})
     assert belongs == dict(zip(sources, ["taken out", "train", "validation", "train"], strict=True))
     belongs = sets_of(sources, {"test": [validated], "validation": [tested]})

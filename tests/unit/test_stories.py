@@ -13,7 +13,7 @@ MOVE = re.compile(rf"({'|'.join(PEOPLE)}) (?:{'|'.join(stories.GOES)}) (\w+)\.")
 TAKE = re.compile(rf"({'|'.join(PEOPLE)}) (?:{'|'.join(stories.TAKES)}) (\w+)\.")
 
 
-def told(part: str, n: int, seed: str = "5") -> list[stories.BabiStory]:
+def make_stories(part: str, n: int, seed: str = "5") -> list[stories.BabiStory]:
     return list(itertools.islice(stories.stories(part, seed), n))
 
 
@@ -27,7 +27,7 @@ def by_reading(story: stories.BabiStory) -> tuple[str, str]:
 
 @pytest.mark.parametrize("part", ["train", "validation", "test"])
 def test_the_answer_follows_from_the_story(part):
-    for story in told(part, 400):
+    for story in make_stories(part, 400):
         assert story.answer == by_reading(story)[1]
         assert story.context[story.place :].startswith(f"{story.answer}.")
         name = by_reading(story)[0]
@@ -41,7 +41,7 @@ def test_the_answer_follows_from_the_story(part):
 def test_one_and_two_supporting_facts_by_turns():
     kinds = [
         (story.n_facts, any(f" {thing}?" in story.question for thing in THINGS))
-        for story in told("train", 40)
+        for story in make_stories("train", 40)
     ]
     assert kinds == [(1, False), (2, True)] * 20
 
@@ -62,7 +62,7 @@ def test_held_out_pairs_are_in_no_training_story_and_in_each_answer_of_their_set
         assert {name for name, _ in sets[part]} == set(PEOPLE)
         assert {place for _, place in sets[part]} == set(ROOMS)
     for part, pairs in sets.items():
-        for story in told(part, 600):
+        for story in make_stories(part, 600):
             assert by_reading(story) in pairs
             moves = [*MOVE.findall(story.context)]
             moves.remove(by_reading(story))
@@ -71,22 +71,22 @@ def test_held_out_pairs_are_in_no_training_story_and_in_each_answer_of_their_set
 
 @unchecked()
 def test_every_name_place_and_thing_is_asked_about():
-    every = told("train", 4000)
+    every = make_stories("train", 4000)
     assert {story.answer for story in every} == set(ROOMS)
     asked = [*PEOPLE, *(f"the {thing}" for thing in THINGS)]
     assert {story.question for story in every} == {f"Where is {one}?" for one in asked}
 
 
 def test_a_thing_is_taken_once():
-    for story in told("train", 500):
+    for story in make_stories("train", 500):
         things = [thing for _, thing in TAKE.findall(story.context)]
         assert len(things) == len(set(things))
 
 
 def test_a_seed_tells_the_same_stories_again():
-    assert told("train", 50) == told("train", 50)
-    assert told("train", 50, "6") != told("train", 50)
+    assert make_stories("train", 50) == make_stories("train", 50)
+    assert make_stories("train", 50, "6") != make_stories("train", 50)
 
 
 def test_stories_have_one_sentence_to_six():
-    assert {story.context.count(".") for story in told("train", 600)} == {1, 2, 3, 4, 5, 6}
+    assert {story.context.count(".") for story in make_stories("train", 600)} == {1, 2, 3, 4, 5, 6}

@@ -18,41 +18,41 @@ from viz_app.views.from_rnn.three import attends_without_recurrence, other_token
 from viz_app.views.from_rnn.versions import Bottleneck, ModelText, closest_reference, mark, versions
 
 
-def held(text: str, *others: str) -> tuple[list[str], list[str]]:
+def marked_words(text: str, *others: str) -> tuple[list[str], list[str]]:
     found = mark(text, others)
     assert "".join(piece for piece, _ in found.pieces) == text.replace(" ", "")
     return [piece for piece, invented in found.pieces if invented], found.lost
 
 
 def test_compared_with_a_reference_extra_words_are_invented_and_missing_ones_lost() -> None:
-    assert held("Elle lit un livre.", "Elle lit un livre.") == ([], [])
-    assert held("Elle est en train de lire un livre.", "Elle lit un livre.") == (
+    assert marked_words("Elle lit un livre.", "Elle lit un livre.") == ([], [])
+    assert marked_words("Elle est en train de lire un livre.", "Elle lit un livre.") == (
         ["est", "en", "train", "de", "lire"],
         ["lit"],
     )
-    assert held("elle lit un livre", "Elle lit un livre.") == (
+    assert marked_words("elle lit un livre", "Elle lit un livre.") == (
         [],
         [],
     )  # capitals and the full stop do not count
-    assert held("b a", "a b") == (
+    assert marked_words("b a", "a b") == (
         ["a"],
         ["a"],
     )  # a word that has moved is extra here and missing there
-    assert held("", "a b") == ([], ["a", "b"])
+    assert marked_words("", "a b") == ([], ["a", "b"])
 
 
 def test_texts_without_spaces_are_compared_by_character() -> None:
-    assert held("2024-01-31", "2024-05-31") == (["1"], ["5"])
-    assert held("2024-05-31", "2024-05-31") == ([], [])
-    assert held("un", "un livre") == ([], ["livre"])  # but not if another text has a space
+    assert marked_words("2024-01-31", "2024-05-31") == (["1"], ["5"])
+    assert marked_words("2024-05-31", "2024-05-31") == ([], [])
+    assert marked_words("un", "un livre") == ([], ["livre"])  # but not if another text has a space
 
 
 def test_compared_with_other_models_a_word_that_both_have_is_lost_and_one_that_neither_has_invented() -> (
     None
 ):
-    assert held("a x c", "a b c d", "a b c e") == (["x"], ["b"])
-    assert held("a x c", "a x d", "a b c") == ([], [])
-    assert held("a b") == ([], [])
+    assert marked_words("a x c", "a b c d", "a b c e") == (["x"], ["b"])
+    assert marked_words("a x c", "a x d", "a b c") == ([], [])
+    assert marked_words("a b") == ([], [])
 
 
 def test_of_several_references_the_nearest_is_taken() -> None:

@@ -65,7 +65,7 @@ def reasons(site: AttentionSite, k: int) -> list[list[set[str]]]:
     return [[of(q, key) for key in range(0, N, k)] for q in range(0, N, k)]
 
 
-def named(bits: np.ndarray, names: list[str]) -> list[list[set[str]]]:
+def names_of_bits(bits: np.ndarray, names: list[str]) -> list[list[set[str]]]:
     return [[{n for i, n in enumerate(names) if cell >> i & 1} for cell in row] for row in bits]
 
 
@@ -79,12 +79,12 @@ def test_cells_drawn_as_masked_and_their_reasons(
     assert {LOOK_AHEAD, DRAWN} in [cell for row in wanted for cell in row]
     header, arrays = unpack(head_payload(trace, site, HEAD, TERMS))
     assert header["block"] == k
-    assert named(arrays["blocked"], header["masks"]) == wanted
+    assert names_of_bits(arrays["blocked"], header["masks"]) == wanted
     largest = site.weights(HEAD).numpy()
     pooled = [[largest[q : q + k, j : j + k].max() for j in range(0, N, k)] for q in range(0, N, k)]
     np.testing.assert_allclose(arrays["weights"], pooled, atol=1e-6)
     part = CellRange.of(site, None)
-    assert named(part.blocked(site.mask), header["masks"]) == wanted
+    assert names_of_bits(part.blocked(site.mask), header["masks"]) == wanted
     weights, blocked = part.weights(site, HEAD)
     masked = [[bool(cell) for cell in row] for row in wanted]
     np.testing.assert_array_equal(blocked, masked)
