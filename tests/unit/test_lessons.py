@@ -484,7 +484,7 @@ def test_the_number_of_heads_of_a_kind_is_that_in_the_question(number: int) -> N
     text = step.query["source"][0]
     edits = from_text(step.then["edits"][0])
     run = CurrentRun(scope, scope.run(text, edits=edits), original=run_of("eng-fra", text))
-    assert f"ll {found('run.heads_off', run)} heads of " in step.question
+    assert f"ll {reading_words('run.heads_off', run)} heads of " in step.question
     kinds = {(name.split(".")[0], name.split(".")[-1]) for name in run.trace.attention}
     off = {edit.where.site for edit in edits}
     assert off in [
