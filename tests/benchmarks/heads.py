@@ -50,7 +50,7 @@ def compare(what: str, scope: Scope, run: Trace, aim: float, rounds: int) -> lis
     return [
         Result(f"{what}: {len(edits)} heads off in one batch over {1000 * aim:g} ms",
                tuple(s / aim for s in seconds), "≤ 1", detail),
-        Result(f"{what}: one batch over one pass a head", over(batched, alone), "≤ 0.5"),
+        Result(f"{what}: one batch over one pass per head", over(batched, alone), "≤ 0.5"),
     ]  # fmt: skip
 
 

@@ -61,7 +61,7 @@ def measure(short: bool = False) -> list[Result]:
     detail = f"{kept / 1e6:.0f} MB against {handed_out / 1e6:.0f} MB"
     return [
         *results,
-        Result("trace over maps handed out: memory", (kept / handed_out,), "≤ 0.2", detail),
+        Result("trace over returned maps: memory", (kept / handed_out,), "≤ 0.2", detail),
     ]
 
 

@@ -143,10 +143,10 @@ def measure(short: bool = False) -> list[Result]:
     return [
         Result(f"{size}: a short edit's longest wait over a long text's", (max(edits) / max(long),), "≤ 0.1",
                f"p50 {np.median(waits):.2f}, p95 {np.percentile(waits, 95):.2f}, longest {waits.max():.2f} s of {len(edits)}; "
-               f"the long ones {max(long):.1f} s"
+               f"long ones {max(long):.1f} s"
                + f", {unread} of them not read by then" * bool(unread)),
         Result(f"{size}: memory left over memory taken", ((after - before) / (most - before),), "≤ 0.5",
-               f"{before:.0f} MB before, {most:.0f} at most, {after:.0f} when all had gone"),
+               f"{before:.0f} MB before, {most:.0f} at most, {after:.0f} after all had left"),
     ]  # fmt: skip
 
 

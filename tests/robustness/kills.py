@@ -112,7 +112,7 @@ def main() -> None:
     torch.set_num_threads(1)
     killed, equal = measure(options.runs, options.kills, options.seed)
     print(
-        f"{killed} kills during training; {equal} of {options.runs} resumed runs are bit-equal to the run left alone"
+        f"{killed} kills during training; {equal} of {options.runs} resumed runs are bit-equal to an undisturbed run"
     )
 
 
