@@ -31,7 +31,7 @@ SOURCE = "I like cats."
 DIRECT = {"interventions-section": "Attribution", "if-attribution": text.DIRECT_METHOD}
 
 
-def opened(method: str, **more: str) -> AppTest:
+def open_page(method: str, **more: str) -> AppTest:
     asked = {
         "checkpoint": "eng-fra",
         "source": SOURCE,
@@ -45,14 +45,14 @@ def opened(method: str, **more: str) -> AppTest:
     return app
 
 
-def shown(method: str, **more: str) -> np.ndarray:
-    return picture(opened(method, **more), "attribution")[1]["states"]
+def shown_values(method: str, **more: str) -> np.ndarray:
+    return picture(open_page(method, **more), "attribution")[1]["states"]
 
 
 def test_the_picture_names_the_decision_unless_the_method_has_none() -> None:
-    about = picture(opened(text.GRADIENT_METHOD), "attribution")[0]["about"]
+    about = picture(open_page(text.GRADIENT_METHOD), "attribution")[0]["about"]
     assert "\ndecision: 4, " in about
-    assert "decision" not in picture(opened(text.ROLLOUT_METHOD), "attribution")[0]["about"]
+    assert "decision" not in picture(open_page(text.ROLLOUT_METHOD), "attribution")[0]["about"]
 
 
 @pytest.mark.parametrize("checkpoint", ["eng-fra", "gpt", "bert", "xlnet", "dates-bahdanau"])
@@ -94,9 +94,9 @@ def test_the_gradients_are_those_of_the_analysis() -> None:
     run = scope.run(SOURCE)
     metric = LogProbability(run.next_token.labels[3], 3)
     values = attention_gradients(scope, run, metric)[CROSS][3]
-    np.testing.assert_allclose(shown(text.GRADIENT_METHOD), values, atol=1e-5)
+    np.testing.assert_allclose(shown_values(text.GRADIENT_METHOD), values, atol=1e-5)
     parts = integrated_gradients(scope, run, metric, [CROSS]).parts[CROSS][3]
-    np.testing.assert_allclose(shown(text.INTEGRATED_METHOD), parts, atol=1e-4)
+    np.testing.assert_allclose(shown_values(text.INTEGRATED_METHOD), parts, atol=1e-4)
 
 
 def test_the_direct_parts_are_those_of_hooks_on_the_output_projection() -> None:
@@ -183,10 +183,10 @@ def test_rollout_and_flow_cover_all_layers_and_no_decision() -> None:
     run = models.load("eng-fra", device="cpu").run(SOURCE)
     kind = run.attention[SELF].kind
     np.testing.assert_allclose(
-        shown(text.ROLLOUT_METHOD, site=SELF, head="0"), rollout(run, kind)[-1], atol=1e-5
+        shown_values(text.ROLLOUT_METHOD, site=SELF, head="0"), rollout(run, kind)[-1], atol=1e-5
     )
     np.testing.assert_allclose(
-        shown(text.FLOW_METHOD, site=SELF, head="0"), flow(run, kind), atol=1e-5
+        shown_values(text.FLOW_METHOD, site=SELF, head="0"), flow(run, kind), atol=1e-5
     )
 
 
@@ -230,7 +230,7 @@ def test_a_gradient_beside_a_kink_of_the_model_is_not_called_wrong() -> None:
 
 
 def test_the_sentence_names_the_strongest_cell() -> None:
-    app = opened(text.GRADIENT_METHOD)
+    app = open_page(text.GRADIENT_METHOD)
     header, arrays = picture(app, "attribution")
     values = arrays["states"]
     row, column = divmod(int(np.abs(values).argmax()), values.shape[1])

@@ -300,7 +300,7 @@ def test_an_end_token_that_is_also_the_start_can_be_forced(
 # the page itself
 
 
-def opened(**params: str) -> AppTest:
+def open_page(**params: str) -> AppTest:
     return page_at("decoding", **{"checkpoint": "dates", "source": SOURCE, **params})
 
 
@@ -319,7 +319,7 @@ def checked(app: AppTest) -> None:
 
 
 def test_the_page_renders_and_every_check_passes() -> None:
-    app = opened(step="4", force="4:12", heads="mean")
+    app = open_page(step="4", force="4:12", heads="mean")
     checked(app)
     header, _ = stepper(app)
     assert header["step"] == 3
@@ -346,11 +346,11 @@ def test_the_page_renders_and_every_check_passes() -> None:
     ids=lambda p: "&".join(f"{k}={v[:12]}" for k, v in p.items()),
 )  # fmt: skip
 def test_no_input_makes_it_fail(params: dict[str, str]) -> None:
-    checked(opened(**params))
+    checked(open_page(**params))
 
 
 def test_the_headline_says_where_a_forced_token_leads(dates: Scope) -> None:
-    header, _ = stepper(app := opened(force="3:12"))
+    header, _ = stepper(app := open_page(force="3:12"))
     forced, free = (
         dates.tokenizer.decode(ids) for ids in (header["serial"]["taken"], header["free"]["taken"])
     )
@@ -360,18 +360,18 @@ def test_the_headline_says_where_a_forced_token_leads(dates: Scope) -> None:
         forced,
     )
     assert forced != free
-    headline = dict(said(opened(), "written")["rows"])
+    headline = dict(said(open_page(), "written")["rows"])
     assert (headline["label-out"], headline["output"]) == ("the model writes", free)
 
 
 def test_a_forced_end_ends_the_text() -> None:
-    header, _ = stepper(opened(force="3:2"))
+    header, _ = stepper(open_page(force="3:2"))
     assert header["serial"]["n"] == 3
     assert "which ends the text" in header["note"]
 
 
 def test_editing_the_source_clears_forced_tokens_with_a_note() -> None:
-    app = opened(force="3:12")
+    app = open_page(force="3:12")
     app.text_area(key="source").set_value("5 May 1990").run()
     header, _ = stepper(app)
     assert header["forced"] == []
@@ -397,7 +397,7 @@ def test_tokens_forced_by_a_link_stay_on_another_page() -> None:
 
 
 def test_the_layer_and_the_head_are_those_of_the_other_pages() -> None:
-    app = opened(site="decoder.layers.0.self_attn", head="3")
+    app = open_page(site="decoder.layers.0.self_attn", head="3")
     assert stepper(app)[0]["reading"] == "decoder layer 1, head 4"
     with_key(app.button_group, "which-layer").set_value(2).run()
     assert stepper(app)[0]["reading"] == "decoder layer 2, head 4"

@@ -21,12 +21,12 @@ APP = Path(viz_app.__file__).with_name("app.py")
 TEXT = "The unbelievably hungry doggy was there"
 
 
-def opened(**asked: str) -> AppTest:
+def open_page(**asked: str) -> AppTest:
     return app_at(**asked)
 
 
 def test_words_are_shown_where_the_url_asks_for_them() -> None:
-    app = opened(
+    app = open_page(
         checkpoint="gpt",
         text=TEXT,
         words="true",
@@ -65,7 +65,7 @@ def test_the_question_about_a_pinned_word_is_about_its_first_token(axis: str) ->
 
 
 def test_a_token_beyond_the_words_is_not_pinned() -> None:
-    app = opened(
+    app = open_page(
         checkpoint="gpt",
         text=TEXT,
         words="true",
@@ -74,7 +74,7 @@ def test_a_token_beyond_the_words_is_not_pinned() -> None:
         lock="q9",
     )
     assert picture(app, "head")[0]["lock"] == ""
-    app = opened(
+    app = open_page(
         checkpoint="gpt", text=TEXT, site="decoder.layers.1.self_attn", head="2", lock="q9"
     )
     assert picture(app, "head")[0]["lock"] == "q9"
@@ -83,7 +83,7 @@ def test_a_token_beyond_the_words_is_not_pinned() -> None:
 
 @pytest.mark.parametrize("name", ["dates", "gpt-char"])
 def test_words_that_cannot_be_merged_are_shown_as_tokens_with_the_reason(name: str) -> None:
-    app = opened(checkpoint=name, words="true")
+    app = open_page(checkpoint=name, words="true")
     header, _ = picture(app, "overview")
     assert (header["joined"], header["switches"]) == (False, True)
     assert header["cannot"] == "Its tokenizer does not say which tokens belong to one word."

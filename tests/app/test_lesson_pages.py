@@ -39,7 +39,7 @@ def at(page: str) -> str:
     return "" if page == "attention" else page
 
 
-def opened(name: str, number: int, said_: str = "", **other: str) -> AppTest:
+def open_page(name: str, number: int, said_: str = "", **other: str) -> AppTest:
     """Open a step by its link, in its state after the prediction if one is given."""
     step = LESSONS[name].steps[number - 1]
     query = dict(step.query)
@@ -70,13 +70,13 @@ def guess(step: LessonStep) -> str:
 @pytest.mark.parametrize(("name", "number"), STEPS)
 def test_a_step_asks_and_then_describes_the_run(name: str, number: int) -> None:
     step = LESSONS[name].steps[number - 1]
-    asked = said(opened(name, number), "lesson")
+    asked = said(open_page(name, number), "lesson")
     assert asked["question"] == step.question
     assert asked["form"]["kind"] == step.prediction.kind
     assert asked["reveal"] is None
     assert "error" not in asked
     assert asked["is_elsewhere"] is False
-    told = said(opened(name, number, guess(step)), "lesson")
+    told = said(open_page(name, number, guess(step)), "lesson")
     assert "error" not in told, told["error"]
     assert told["form"] is None
     assert len(told["reveal"]["paragraphs"]) == len(step.reveal)
@@ -88,7 +88,7 @@ def test_a_step_asks_and_then_describes_the_run(name: str, number: int) -> None:
 def test_another_checkpoint_tells_another_story() -> None:
     told = {
         checkpoint: said(
-            opened("6-positions", 1, "yes", **{"checkpoint": checkpoint, "pin.checkpoint": checkpoint}),
+            open_page("6-positions", 1, "yes", **{"checkpoint": checkpoint, "pin.checkpoint": checkpoint}),
             "lesson",
         )["reveal"]
         for checkpoint in ("eng-fra", "eng-fra-rnn")
@@ -103,19 +103,21 @@ def test_another_checkpoint_tells_another_story() -> None:
 def test_a_survey_of_the_weights_on_the_screen_is_quoted_or_reported_missing() -> None:
     shares = set()
     for checkpoint in ("eng-fra", "eng-fra-rnn"):
-        told = said(opened("5-one-wrong-word", 4, "7", checkpoint=checkpoint), "lesson")["reveal"]
+        told = said(open_page("5-one-wrong-word", 4, "7", checkpoint=checkpoint), "lesson")[
+            "reveal"
+        ]
         means = models.load(checkpoint).training["surveys"]["recovery"]["means"]
         shares.add(told["happened"])
         assert told["happened"] == f"{100 * means['first recovered']['mean']:.0f} %"
         assert told["paragraphs"][0].startswith(f"{told['happened']} of 3")
     assert len(shares) == 2
-    missing = said(opened("5-one-wrong-word", 4, "7", checkpoint="dates"), "lesson")
+    missing = said(open_page("5-one-wrong-word", 4, "7", checkpoint="dates"), "lesson")
     assert missing["reveal"] is None
     assert "weights of dates have no record of a survey named recovery" in missing["error"]
 
 
 def test_the_change_without_positions_is_rounding_and_with_them_it_is_not() -> None:
-    told = said(opened("6-positions", 3, "0.5"), "lesson")["reveal"]
+    told = said(open_page("6-positions", 3, "0.5"), "lesson")["reveal"]
     scope = models.load("eng-fra")
     ids = scope.run("Tom hit Mary.").streams["source"].ids
     order = [*reversed(range(len(ids) - 1)), len(ids) - 1]
@@ -146,7 +148,7 @@ def test_a_missing_lesson_is_reported() -> None:
 
 def predicted(name: str, number: int, prediction: str) -> AppTest:
     """Open a step and make a prediction as the component in the browser does."""
-    app, lesson = opened(name, number), LESSONS[name]
+    app, lesson = open_page(name, number), LESSONS[name]
     with in_session(app):
         lesson_state.predict(lesson, number, prediction, app.session_state["live session"])
     app._page_hash = calc_hash(at(lesson.steps[number - 1].page_when(True)))
@@ -189,7 +191,7 @@ def test_a_pinned_text_stays_when_the_step_shows_another_beside_it() -> None:
 
 
 def test_nothing_is_predicted_for_another_text_than_the_steps() -> None:
-    app = opened("2-alignment", 1)
+    app = open_page("2-alignment", 1)
     assert said(app, "lesson")["form"]["tokens"][1] == "black"
     asked = typed(app, "source", "My old dog sleeps in the house.")
     assert (asked["form"], asked["reveal"]) == (None, None)
@@ -229,7 +231,7 @@ def test_a_prediction_is_not_compared_with_another_run() -> None:
 def test_another_run_is_identified_by_its_difference(
     change: dict[str, str], says: str, keeps_reveal: bool
 ) -> None:
-    told = said(opened("6-positions", 1, "yes", **change), "lesson")
+    told = said(open_page("6-positions", 1, "yes", **change), "lesson")
     assert says in told["departure"]
     assert bool(told["departure"]) == bool(says)
     assert (told["reveal"] is not None) == keeps_reveal
@@ -240,17 +242,17 @@ def test_another_run_is_identified_by_its_difference(
 def test_other_tokens_hidden_or_another_order_are_another_run(
     number: int, change: dict[str, str]
 ) -> None:
-    told = said(opened("7-three-families", number, guess(LESSONS["7-three-families"].steps[number - 1]), **change), "lesson")  # fmt: skip
+    told = said(open_page("7-three-families", number, guess(LESSONS["7-three-families"].steps[number - 1]), **change), "lesson")  # fmt: skip
     assert told["reveal"] is None
     assert "other changes" in told["departure"]
-    app = opened("7-three-families", 4)
+    app = open_page("7-three-families", 4)
     assert said(app, "lesson")["form"] is not None
-    asked = said(opened("7-three-families", 4, order="2-1-3-4-5-6-7"), "lesson")
+    asked = said(open_page("7-three-families", 4, order="2-1-3-4-5-6-7"), "lesson")
     assert (asked["form"], "other changes" in asked["departure"]) == (None, True)
 
 
 def test_a_change_that_another_model_lacks_is_not_mentioned() -> None:
-    told = said(opened("3-heads", 3, "same", checkpoint="eng-fra-rnn"), "lesson")
+    told = said(open_page("3-heads", 3, "same", checkpoint="eng-fra-rnn"), "lesson")
     assert told["reveal"] is None
     assert "another model" in told["departure"]
 
@@ -294,7 +296,7 @@ def test_no_address_breaks_the_page(case: str) -> None:
     address = HOSTILE[case]
     if address["lesson"] in LESSONS:
         number = int(address.get("lesson-step", "1")) if "predicted" in address else 1
-        app = opened(address["lesson"], number, "0" * ("predicted" in address), **address)
+        app = open_page(address["lesson"], number, "0" * ("predicted" in address), **address)
     else:
         app = app_at("", **address)
     assert said(app, "written")

@@ -23,12 +23,12 @@ from viz_app.session.url_state import parameter_of
 SOURCE = parameter_of(EncoderDecoder.fields[0])
 
 
-def opened(page: str = "") -> AppTest:
+def open_page(page: str = "") -> AppTest:
     return app_at(checkpoint="dates")
 
 
 def test_a_text_that_is_too_long_is_cut_with_a_note_until_another_is_typed() -> None:
-    app = opened()
+    app = open_page()
     app.text_area(key="source").set_value("x" * (MAX_TEXT_LENGTH + 1)).run()
     assert len(app.text_area(key="source").value) == MAX_TEXT_LENGTH
     kept = app.session_state["url"].values["source"]

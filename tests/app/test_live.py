@@ -47,7 +47,7 @@ NOT_LIVE = [
 ]  # fmt: skip
 
 
-def opened(address: str, query: str) -> AppTest:
+def open_page(address: str, query: str) -> AppTest:
     asked = dict(parse_qsl(query, keep_blank_values=True))
     return app_at(address, **{"checkpoint": "dates", "source": BEFORE, **asked})
 
@@ -89,7 +89,7 @@ def rest(app: AppTest) -> list[str]:
 
 @pytest.mark.parametrize(("address", "query"), VIEWS)
 def test_the_answer_is_what_the_rerun_shows_and_all_of_it(address: str, query: str) -> None:
-    app = opened(address, query)
+    app = open_page(address, query)
     for typed in ((AFTER, ""), (BEFORE, "20")):
         before, beside = parts(app), rest(app)
         message = answer(app.session_state["live session"], *typed)
@@ -109,7 +109,7 @@ def test_the_answer_is_what_the_rerun_shows_and_all_of_it(address: str, query: s
 
 
 def test_another_source_clears_forced_tokens_over_the_socket_with_a_note() -> None:
-    app = opened("decoding", "force=2:12&step=5")
+    app = open_page("decoding", "force=2:12&step=5")
     asked = [
         unpack(answer(app.session_state["live session"], text)["stepper"])[0]
         for text in (AFTER, BEFORE)
@@ -124,13 +124,13 @@ def test_another_source_clears_forced_tokens_over_the_socket_with_a_note() -> No
 
 @pytest.mark.parametrize(("address", "query"), NOT_LIVE)
 def test_elements_that_streamlit_draws_are_left_to_its_reruns(address: str, query: str) -> None:
-    app = opened(address, query)
+    app = open_page(address, query)
     assert app.session_state["live session"].edit(AFTER, "") is None
 
 
 @pytest.mark.parametrize("text", ["", "   ", "x" * 20_000, "1 " * 40])
 def test_a_text_that_cannot_be_run_is_named_and_the_picture_stays(text: str) -> None:
-    app = opened("", "")
+    app = open_page("", "")
     before = parts(app)
     message = answer(app.session_state["live session"], text)
     assert message["note source"]["look"] == "note bad"
@@ -147,7 +147,7 @@ def pause(app: AppTest) -> int:
 def test_the_box_waits_for_a_pause_only_if_the_socket_answers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    app = opened("layer", "")
+    app = open_page("layer", "")
     app.run()
     assert pause(app) == 0
     monkeypatch.setattr(live, "served", live.threading.Event())
@@ -160,7 +160,7 @@ def test_the_box_waits_for_a_pause_only_if_the_socket_answers(
 
 
 def test_the_models_text_is_copied_as_it_is_when_the_button_is_clicked() -> None:
-    app = opened("", "")
+    app = open_page("", "")
     answer(app.session_state["live session"], AFTER)
     app.text_area(key="source").set_value(
         AFTER
@@ -244,7 +244,7 @@ def test_a_stamp_names_the_session_and_the_edit() -> None:
 def test_waiting_requests_are_run_together_and_get_their_own_answers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    apps = [opened("", "site=encoder.layers.0.self_attn") for _ in range(5)]
+    apps = [open_page("", "site=encoder.layers.0.self_attn") for _ in range(5)]
     sessions = [app.session_state["live session"] for app in apps]
     texts = ["1 June 2001", "2 July 2002", "", "3 August 2003", "4 September 2004"]
     batches = []
@@ -381,7 +381,7 @@ def test_a_message_consists_of_texts_of_whole_characters() -> None:
 
 
 def test_half_a_character_gets_the_same_answer_as_in_a_rerun() -> None:
-    app = opened("", "")
+    app = open_page("", "")
     source, target = live_route._texts(message(json.dumps({"texts": ["3 May 1999 \ud83d", ""]})))
     rows = dict(answer(app.session_state["live session"], source, target)["written"]["rows"])
     assert rows["source"] == "3 May 1999 \ufffd"
@@ -390,7 +390,7 @@ def test_half_a_character_gets_the_same_answer_as_in_a_rerun() -> None:
 
 
 def test_text_parts_are_plain(monkeypatch: pytest.MonkeyPatch) -> None:
-    app = opened("", "")
+    app = open_page("", "")
     text = "<script>alert(1)</script>"
     assert (
         dict(answer(app.session_state["live session"], text)["written"]["rows"])["source"] == text
@@ -402,7 +402,7 @@ def test_a_run_of_a_model_that_the_session_has_left_is_not_shown(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A stopped rerun, or an answer over the socket, may still be computing when the session already shows another model."""
-    app = opened("", "")
+    app = open_page("", "")
     session, other = app.session_state["live session"], cache.scope("dates-rnn")
     trace, answer = cache.trace, session.answer
     changed = replace(session.run.spec, forced=((1, 2),))
@@ -430,7 +430,7 @@ def test_a_closed_page_holds_no_run_and_a_page_that_returns_has_it_again(
     monkeypatch.setattr(store, "cache_store", ByteCache(1))  # caches nothing
     soon: list[None] = []
     monkeypatch.setattr(process, "release_memory_soon", lambda: soon.append(None))
-    app = opened("", "similarity=cosine")
+    app = open_page("", "similarity=cosine")
     session = app.session_state["live session"]
     held, change = ref(session.run.trace), session.change
     logits = session.run.trace.next_token.logits.clone()
@@ -499,7 +499,7 @@ def test_memory_is_released_after_a_rerun_with_a_long_text(
 ) -> None:
     soon: list[None] = []
     monkeypatch.setattr(process, "release_memory_soon", lambda: soon.append(None))
-    app = opened("", "checkpoint=eng-fra&target=x")
+    app = open_page("", "checkpoint=eng-fra&target=x")
     assert soon == []
     app.text_area(key="source").set_value("I am here. " * 100).run()
     assert not app.exception

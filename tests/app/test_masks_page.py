@@ -485,7 +485,7 @@ def test_files(painted: MaskView) -> None:
 # the page
 
 
-def opened(**params: str) -> AppTest:
+def open_page(**params: str) -> AppTest:
     return page_at("masks", **{"checkpoint": "dates", "source": LONG, **params})
 
 
@@ -495,7 +495,7 @@ def shown(app: AppTest) -> tuple[dict, dict]:
 
 
 def test_a_painted_link_shows_that_mask(dates: Scope) -> None:
-    app = opened(
+    app = open_page(
         masks_second=SHORT, masks_shown="second", decoder_mask="f2.0-1_a0.3", mask="decoder_self"
     )
     header, _ = shown(app)
@@ -508,7 +508,7 @@ def test_a_painted_link_shows_that_mask(dates: Scope) -> None:
 
 
 def test_preset_masks_padding_and_undo() -> None:
-    app = opened()
+    app = open_page()
     header, _ = shown(app)
     assert header["kind"] == "decoder_self"
     assert header["effect"]["kind"] == "decoder_self"
@@ -528,7 +528,7 @@ def test_preset_masks_padding_and_undo() -> None:
 
 
 def test_painted_cells_are_clipped_when_the_sentence_shrinks_and_return() -> None:
-    app = opened(encoder_mask="f0.12", mask="encoder_self", masks_second="")
+    app = open_page(encoder_mask="f0.12", mask="encoder_self", masks_second="")
     header, _ = shown(app)
     assert not any("beyond" in line for line in header["story"])
     with_key(app.text_area, "source").set_value("2021-3-5").run()
@@ -543,7 +543,7 @@ def test_painted_cells_are_clipped_when_the_sentence_shrinks_and_return() -> Non
 
 @pytest.mark.parametrize("second", ["", "   ", "x" * 200, "5", "<b>&</b>"])
 def test_no_second_text_breaks_the_page(second: str) -> None:
-    app = opened(masks_shown="second")
+    app = open_page(masks_shown="second")
     with_key(app.text_area, "masks-second").set_value(second).run()
     shown(app)
     note = next(p.proto.json for p in app.get("bidi_component") if "note masks" in p.proto.id)
@@ -552,7 +552,7 @@ def test_no_second_text_breaks_the_page(second: str) -> None:
 
 def test_everything_blocked_everywhere_still_runs() -> None:
     every = "f0-40.0-40"
-    header, _ = shown(opened(encoder_mask=every, decoder_mask=every, cross_mask=every))
+    header, _ = shown(open_page(encoder_mask=every, decoder_mask=every, cross_mask=every))
     assert all(math.isfinite(x) for x in header["effect"]["sums"])
     assert sum("may attend to nothing here" in line for line in header["story"]) == 3
 

@@ -20,7 +20,7 @@ from viz_app.navigation import PAGES
 from viz_app.session import url_state
 
 
-def opened(checkpoint: str, name: str, **asked: str) -> AppTest:
+def open_page(checkpoint: str, name: str, **asked: str) -> AppTest:
     return page_at(name, checkpoint=checkpoint, **asked)
 
 
@@ -56,14 +56,14 @@ def ranking(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("name", list(PAGES))
 def test_every_page_opens_with_a_perceiver(perceiver: tuple[str, Path], name: str) -> None:
     _, folder = perceiver
-    app = opened(str(folder), name)
+    app = open_page(str(folder), name)
     assert picker(app)["value"] == str(folder)
 
 
 def test_an_attention_of_a_new_kind_has_a_correct_title(perceiver: tuple[str, Path]) -> None:
     role, folder = perceiver
     kind = {"cross": "Encoder cross-attention", "retrieval": "Encoder retrieval attention"}[role]
-    overview, _ = picture(opened(str(folder), "attention"), "overview")
+    overview, _ = picture(open_page(str(folder), "attention"), "overview")
     titles = [group["title"] for group in overview["blocks"]]
     assert sorted(titles) == sorted([f"{kind}: latents → text", "Encoder self-attention"])
 
@@ -91,7 +91,7 @@ def test_every_page_opens_with_an_own_module_that_names_its_text(
 
 @pytest.mark.parametrize("name", list(PAGES))
 def test_every_page_opens_with_an_output_of_a_new_type(ranking: Path, name: str) -> None:
-    app = opened(str(ranking), name, text="a bad cab")
+    app = open_page(str(ranking), name, text="a bad cab")
     if name == "task":
         answer = load(ranking).run("a bad cab").output
         assert answer in CLASS_NAMES

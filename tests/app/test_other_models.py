@@ -22,7 +22,7 @@ DEAD_ENDS = [
 ]
 
 
-def opened(name: str, checkpoint: str, **asked: str) -> AppTest:
+def open_page(name: str, checkpoint: str, **asked: str) -> AppTest:
     return page_at(name, **{"checkpoint": checkpoint, **asked})
 
 
@@ -35,7 +35,7 @@ def offers(app: AppTest) -> list[str]:
 
 @pytest.mark.parametrize(("name", "checkpoint", "asked"), DEAD_ENDS)
 def test_the_offered_models_are_ones_that_the_page_can_show(name, checkpoint, asked) -> None:
-    app = opened(name, checkpoint, **asked)
+    app = open_page(name, checkpoint, **asked)
     labels = offers(app)
     section = next((asked[key] for key in asked if key.endswith("-section")), "")
     find = PAGES[name].views[section]
@@ -54,7 +54,7 @@ def test_the_offered_models_are_ones_that_the_page_can_show(name, checkpoint, as
 
 
 def test_a_text_without_room_is_no_reason_for_another_model() -> None:
-    app = opened("decoding", "gpt", text="a b " * 200)
+    app = open_page("decoding", "gpt", text="a b " * 200)
     assert "cannot go on" in prose(app) or "tokens" in prose(app)
     assert not offers(app)
 

@@ -36,12 +36,12 @@ def offered(scope: Scope, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checkpoints, "available", lambda: [str(scope.path)])
 
 
-def opened(page: str, folder: Path, **params: str) -> AppTest:
+def open_page(page: str, folder: Path, **params: str) -> AppTest:
     return page_at(page, **{"checkpoint": str(folder), "text": PROMPT, **params})
 
 
 def test_a_window_is_chosen_painted_on_and_undone(scope: Scope) -> None:
-    app = opened("masks", scope.path, continuation=FOLLOWS, masks_second=SECOND)
+    app = open_page("masks", scope.path, continuation=FOLLOWS, masks_second=SECOND)
     assert_all_passed(app, 5)
     assert picture(app, "mask_painter")[0]["kind"] == "self"
     with_key(app.selectbox, "masks-ready-self").set_value("window").run()
@@ -68,7 +68,7 @@ def test_a_window_is_chosen_painted_on_and_undone(scope: Scope) -> None:
 
 
 def test_a_second_text_that_is_too_long_says_so_and_the_first_stays(scope: Scope) -> None:
-    app = opened("masks", scope.path, masks_second="a" * 40)
+    app = open_page("masks", scope.path, masks_second="a" * 40)
     assert_all_passed(app, 5)
     assert (
         said(app, "note masks")["rows"][0][1]
@@ -78,7 +78,7 @@ def test_a_second_text_that_is_too_long_says_so_and_the_first_stays(scope: Scope
 
 @pytest.mark.parametrize("how", ["greedy", "sampling", "beam"])
 def test_prompt_and_continuation_are_side_by_side(scope: Scope, how: str) -> None:
-    app = opened(
+    app = open_page(
         "decoding",
         scope.path,
         continuation=FOLLOWS,
@@ -104,7 +104,7 @@ def test_prompt_and_continuation_are_side_by_side(scope: Scope, how: str) -> Non
 
 
 def test_without_a_continuation_the_models_own_text_is_used(scope: Scope) -> None:
-    app = opened("decoding", scope.path, decoding_tokens="4", force="2:5")
+    app = open_page("decoding", scope.path, decoding_tokens="4", force="2:5")
     assert_all_passed(app, 5)
     header, _ = picture(app, "stepper")
     own = autoregressive(scope.model, scope.input_ids(PROMPT), Method(max_new=4)).run.taken
@@ -118,7 +118,7 @@ def test_without_a_continuation_the_models_own_text_is_used(scope: Scope) -> Non
 
 
 def test_a_prompt_without_room_is_answered_in_words(scope: Scope) -> None:
-    app = opened("decoding", scope.path, text="a" * 16)
+    app = open_page("decoding", scope.path, text="a" * 16)
     assert "The prompt fills all 17 tokens that this model can read" in prose(app)
     with_key(app.text_area, "text").set_value("abc").run()
     assert_all_passed(app, 5)

@@ -54,7 +54,7 @@ def offered(scopes: dict[str, Scope], monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
-def opened(name: str, folder: Path, **params: str | list[str]) -> AppTest:
+def open_page(name: str, folder: Path, **params: str | list[str]) -> AppTest:
     return page_at(name, **{"checkpoint": str(folder), **params})
 
 
@@ -63,7 +63,7 @@ def opened(name: str, folder: Path, **params: str | list[str]) -> AppTest:
 def test_every_page_opens_and_every_check_on_it_passes(
     scopes: dict[str, Scope], head: str, name: str
 ) -> None:
-    app = opened(name, scopes[head].path, **ASKED[head])
+    app = open_page(name, scopes[head].path, **ASKED[head])
     if name in ("attention", "task", "inside", "masks"):
         looks = [look for look, _ in said(app, "checks")["rows"]]
         assert "passed" in looks
@@ -72,7 +72,7 @@ def test_every_page_opens_and_every_check_on_it_passes(
 
 @pytest.mark.parametrize("section", ["Curves", "Map", "Added or concatenated"])
 def test_its_positions_are_shown(scopes: dict[str, Scope], section: str) -> None:
-    app = opened(
+    app = open_page(
         "positions",
         scopes["pretraining"].path,
         **ASKED["pretraining"],
@@ -86,7 +86,7 @@ def test_its_positions_are_shown(scopes: dict[str, Scope], section: str) -> None
 def test_pages_about_generating_say_that_it_does_not_and_offer_models_that_do(
     scopes: dict[str, Scope],
 ) -> None:
-    app = opened("decoding", scopes["span"].path, **ASKED["span"])
+    app = open_page("decoding", scopes["span"].path, **ASKED["span"])
     assert "This model does not generate text" in prose(app)
     offered = [button.label for button in app.button if button.label.startswith("Open ")]
     assert offered
@@ -95,7 +95,7 @@ def test_pages_about_generating_say_that_it_does_not_and_offer_models_that_do(
 def test_a_link_hides_the_tokens_that_it_names_on_every_page(scopes: dict[str, Scope]) -> None:
     scope, asked = scopes["pretraining"], {"text": "Mary went to the garden.", "second_text": ""}
     for name, key in (("task", "guesses"), ("attention", "head")):
-        app = opened(
+        app = open_page(
             name, scope.path, **asked, masked=["2", "4", "7", "99"]
         )  # 7 is [SEP], 99 beyond the text
         header, arrays = picture(app, key)
@@ -114,7 +114,7 @@ def test_a_link_hides_the_tokens_that_it_names_on_every_page(scopes: dict[str, S
 
 def test_hidden_tokens_are_cleared_with_another_example_or_model(scopes: dict[str, Scope]) -> None:
     for key in ("example", "checkpoint"):
-        app = opened(
+        app = open_page(
             "task",
             scopes["pretraining"].path,
             text="Mary went to the garden.",
@@ -131,7 +131,7 @@ def test_hidden_tokens_are_cleared_with_another_example_or_model(scopes: dict[st
 
 
 def test_an_empty_second_text_is_reported_under_its_box(scopes: dict[str, Scope]) -> None:
-    app = opened(
+    app = open_page(
         "task", scopes["pretraining"].path, text="Mary went to the garden.", second_text=""
     )
     assert said(app, "note second_text")["rows"] == [["line", words.ONE_TEXT]]
@@ -144,13 +144,13 @@ def test_an_empty_second_text_is_reported_under_its_box(scopes: dict[str, Scope]
 def test_a_mask_that_the_model_lacks_and_a_question_without_a_text_are_reported_at_their_boxes(
     scopes: dict[str, Scope],
 ) -> None:
-    app = opened("task", scopes["span"].path, question=QUESTION, context=CONTEXT)
+    app = open_page("task", scopes["span"].path, question=QUESTION, context=CONTEXT)
     {box.key: box for box in app.text_area}["context"].set_value("").run()
     assert said(app, "note context")["rows"][0][1] == "The context is empty; type some text."
     assert picture(app, "span")[0]["title"].startswith(
         "Where does the answer to “Where is Mary?”"
     )  # the last good one
-    gpt = opened("task", Path("gpt-char"), text="The [MASK] sat.")
+    gpt = open_page("task", Path("gpt-char"), text="The [MASK] sat.")
     assert (
         "[MASK] is plain text here: this model has no such token."
         in said(gpt, "note text")["rows"][0][1]
@@ -162,7 +162,7 @@ def test_the_shuffle_test_is_made_on_its_vectors_and_on_its_own_answer(
     scopes: dict[str, Scope], head: str
 ) -> None:
     scope = scopes[head]
-    app = opened("positions", scope.path, **ASKED[head], **{"positions-order": "reversed"})
+    app = open_page("positions", scope.path, **ASKED[head], **{"positions-order": "reversed"})
     assert_all_passed(app, 2)
     row = scope.encode(*ASKED[head].values())["text"]
     ends = [row.ids.index(scope.tokenizer.sep_id), len(row.ids) - 1]
@@ -192,14 +192,14 @@ def test_the_shuffle_test_is_made_on_its_vectors_and_on_its_own_answer(
 
 
 def test_the_strip_shows_input_and_answer(scopes: dict[str, Scope]) -> None:
-    app = opened("attention", scopes["span"].path, **ASKED["span"])
+    app = open_page("attention", scopes["span"].path, **ASKED["span"])
     rows = dict(said(app, "written")["rows"])
     trace = scopes["span"].run(QUESTION, CONTEXT)
     span = trace.outputs["span"]
     p = float(span.start_logits.softmax(-1)[span.start] * span.end_logits.softmax(-1)[span.end])
     assert (rows["source"], rows["output"]) == (QUESTION, trace.output)
     assert rows["label-out"] == f"the answer in the text, {100 * p:.0f} %"
-    app = opened("attention", scopes["pretraining"].path, **ASKED["pretraining"])
+    app = open_page("attention", scopes["pretraining"].path, **ASKED["pretraining"])
     rows = dict(said(app, "written")["rows"])
     (token,) = (
         scopes["pretraining"].run(*ASKED["pretraining"].values()).outputs["masked token"].predicted
@@ -212,7 +212,7 @@ def test_the_strip_shows_input_and_answer(scopes: dict[str, Scope]) -> None:
 def test_an_error_is_shown_at_its_field_and_the_last_picture_stays(
     scopes: dict[str, Scope],
 ) -> None:
-    app = opened("attention", scopes["span"].path, **ASKED["span"])
+    app = open_page("attention", scopes["span"].path, **ASKED["span"])
     boxes = {box.key: box for box in app.text_area}
     boxes["context"].set_value(CONTEXT * 9).run()
     assert said(app, "note context")["look"] == "note bad"
@@ -223,14 +223,14 @@ def test_an_error_is_shown_at_its_field_and_the_last_picture_stays(
 
 
 def test_an_example_fills_both_boxes(scopes: dict[str, Scope]) -> None:
-    app = opened("attention", scopes["span"].path)
+    app = open_page("attention", scopes["span"].path)
     assert {
         box.key: box.value for box in app.text_area if box.key in ("question", "context")
     } == ASKED["span"]
 
 
 def test_a_second_text_of_the_batch_is_read_with_the_same_context(scopes: dict[str, Scope]) -> None:
-    app = opened(
+    app = open_page(
         "masks", scopes["span"].path, **ASKED["span"], **{"masks-second": "Where is the milk?"}
     )
     header, _ = picture(app, "mask_painter")
@@ -243,7 +243,7 @@ def test_a_span_is_not_said_to_be_read_from_no_token(scopes: dict[str, Scope]) -
     scope = scopes["span"]
     site = next(iter(scope.run(QUESTION, CONTEXT).attention))
     for place in (1, 6):  # in the question, and in the text
-        app = opened("layer", scope.path, **ASKED["span"], site=site, lock=f"q{place}")
+        app = open_page("layer", scope.path, **ASKED["span"], site=site, lock=f"q{place}")
         header, _ = picture(app, "layer")
         assert (header["position"], header["without"]) == (place, NO_LENS_OF_ANSWER)
 
@@ -251,7 +251,7 @@ def test_a_span_is_not_said_to_be_read_from_no_token(scopes: dict[str, Scope]) -
 def test_a_masked_run_names_question_and_context_apart(scopes: dict[str, Scope]) -> None:
     address = ASKED["span"] | {"masks-second": "Where is the milk?"}
     for shown, question in (("first", QUESTION), ("second", "Where is the milk?")):
-        app = opened("masks", scopes["span"].path, **address, **{"masks-shown": shown})
+        app = open_page("masks", scopes["span"].path, **address, **{"masks-shown": shown})
         assert dict(said(app, "written")["rows"])["source"] == question
         about = picture(app, "mask_painter")[0]["effect"]["about"].splitlines()
         assert {f"question: {question}", f"context: {CONTEXT}"} <= set(about)

@@ -8,7 +8,7 @@ import torch
 from app_parts import picture, prose
 from small import random_gpt
 from small_runs import edited
-from test_pages_of_bert import opened
+from test_pages_of_bert import open_page
 
 import models
 from models.analysis.checks import Check
@@ -164,7 +164,7 @@ def test_runs_are_comparable_only_with_the_same_recipe_start_and_data(
 
 @pytest.mark.parametrize("name", PAGES)
 def test_every_page_opens_and_every_check_on_it_passes(scopes: dict[str, Scope], name: str) -> None:
-    app = opened(name, scopes["half"].path, text=TEXT)
+    app = open_page(name, scopes["half"].path, text=TEXT)
     assert not app.exception
     assert "✗" not in prose(app)
     if name == "layer":  # of [extract], which the classes are read from
@@ -190,7 +190,7 @@ def test_one_of_two_outputs_is_shown_at_a_time(
     scopes: dict[str, Scope], output: str, part: str, other: str
 ) -> None:
     chosen = {"task-output": output} if output else {}
-    app = opened("task", scopes["half"].path, text=TEXT, **chosen)
+    app = open_page("task", scopes["half"].path, text=TEXT, **chosen)
     assert picture(app, part)
     keys = [element.proto.id for element in app.get("bidi_component")]
     assert not any(key.endswith(f"-{other}") for key in keys)

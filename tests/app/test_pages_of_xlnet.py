@@ -38,7 +38,7 @@ def offered(scope: Scope, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checkpoints, "available", lambda: [str(scope.path)])
 
 
-def opened(scope: Scope, name: str, **params: str) -> AppTest:
+def open_page(scope: Scope, name: str, **params: str) -> AppTest:
     return page_at(name, **{"checkpoint": str(Path(scope.path)), **params})
 
 
@@ -59,7 +59,7 @@ LACKS = {
 
 @pytest.mark.parametrize("name", PAGES)
 def test_every_page_opens_and_every_check_on_it_passes(scope, name):
-    app = opened(
+    app = open_page(
         scope, name, second_text=SECOND, order="3-2-4-1", site="encoder.layers.1.query_attn"
     )
     if name in LACKS:  # it opens on a section that needs no text
@@ -84,17 +84,19 @@ def test_every_page_opens_and_every_check_on_it_passes(scope, name):
 
 @pytest.mark.parametrize("view", ["matrices", "scaling", "heads", "several"])
 def test_every_view_of_a_head(scope, view):
-    app = opened(scope, "inside", **{"inside-view": view, "site": "encoder.layers.0.content_attn"})
+    app = open_page(
+        scope, "inside", **{"inside-view": view, "site": "encoder.layers.0.content_attn"}
+    )
     assert "failed" not in [look for look, _ in said(app, "checks")["rows"]]
 
 
 @pytest.mark.parametrize("section", ["Curves", "Added or concatenated"])
 def test_every_section_of_positions(scope, section):
-    opened(scope, "positions", **{"positions-section": section})
+    open_page(scope, "positions", **{"positions-section": section})
 
 
 def test_an_order_is_typed_and_a_wrong_one_refused_at_its_box(scope):
-    app = opened(scope, "task")
+    app = open_page(scope, "task")
     assert (order_of(app), app.text_input(key="task-order").value) == (
         list(range(7)),
         "1 2 3 4 5 6 7",
@@ -122,7 +124,7 @@ def test_an_order_is_typed_and_a_wrong_one_refused_at_its_box(scope):
 
 def test_a_gesture_on_the_order_that_comes_after_another_model_does_nothing(scope):
     """The browser may still show the controls of the previous model."""
-    app = opened(scope, "task")
+    app = open_page(scope, "task")
     session, dates = app.session_state["live session"], models.load("dates", device="cpu")
     for widget in (
         app.text_input(key="task-order").set_value("2 1"),
@@ -136,7 +138,7 @@ def test_a_gesture_on_the_order_that_comes_after_another_model_does_nothing(scop
 
 
 def test_the_papers_figure_is_one_click(scope):
-    app = opened(scope, "task", second_text=SECOND)
+    app = open_page(scope, "task", second_text=SECOND)
     app.button(key="order figure").click().run()
     header, arrays = picture(app, "order")
     assert header["order"] == [2, 1, 3, 0]
@@ -159,7 +161,7 @@ def test_the_papers_figure_is_one_click(scope):
 
 
 def test_an_order_of_the_address_is_followed_and_outlives_an_edit_of_the_text(scope):
-    app = opened(scope, "task", order="3-1-2", text="bad")
+    app = open_page(scope, "task", order="3-1-2", text="bad")
     assert order_of(app) == [2, 0, 1]
     app.text_area(key="text").set_value("bade").run()
     assert order_of(app) == [2, 0, 1, 3]
@@ -182,7 +184,7 @@ def test_an_order_of_the_address_is_followed_and_outlives_an_edit_of_the_text(sc
     ("0-1-2", "order must be whole numbers from 1 to 10,000, separated by hyphens"),
 ])  # fmt: skip
 def test_an_invalid_order_in_the_address_is_named_beside_its_box(scope, order, why):
-    app = opened(scope, "task", order=order, text="bad")
+    app = open_page(scope, "task", order=order, text="bad")
     assert order_of(app) == [0, 1, 2]
     assert note(app) == (
         "note bad",

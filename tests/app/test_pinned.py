@@ -33,7 +33,7 @@ def page(name: str) -> None:
     st.session_state["of the test"] = live.live_session()
 
 
-def opened(name: str, **asked: str) -> AppTest:
+def open_page(name: str, **asked: str) -> AppTest:
     app = AppTest.from_function(page, args=(name,), default_timeout=PATIENCE)
     for parameter, value in ({"checkpoint": "eng-fra", "source": "I like cats."} | asked).items():
         app.query_params[parameter] = value
@@ -50,7 +50,7 @@ def keys(app: AppTest) -> set[str]:
 @pytest.mark.parametrize("name", OF_A_RUN)
 def test_every_page_opens_beside_a_run_of_another_family(name: str) -> None:
     for checkpoint in ("gpt", "eng-fra-rnn", "bert"):
-        app = opened(name, **{"pin.checkpoint": checkpoint})
+        app = open_page(name, **{"pin.checkpoint": checkpoint})
         assert "pin written" in keys(app) or checkpoint in " ".join(t.value for t in app.text)
 
 
@@ -58,7 +58,7 @@ def test_every_page_opens_beside_a_run_of_another_family(name: str) -> None:
 def test_a_pinned_decoder_of_fewer_heads_is_read_in_one_that_it_has(heads: str) -> None:
     pinned = {"pin.checkpoint": "dates", "pin.source": "3 May 2019"}
     site = {"site": "decoder.layers.1.cross_attn", "head": "5", "heads": heads}
-    app = opened("decoding", **pinned, **site)
+    app = open_page("decoding", **pinned, **site)
     ours, theirs = (picture(app, key)[0]["reading"] for key in ("stepper", "pin stepper"))
     if heads == "mean":
         assert (ours[-11:], theirs[-11:]) == ("its 6 heads", "its 4 heads")
@@ -69,7 +69,7 @@ def test_a_pinned_decoder_of_fewer_heads_is_read_in_one_that_it_has(heads: str) 
 
 @pytest.mark.parametrize("name", OF_A_RUN)
 def test_a_run_pinned_beside_itself_has_the_same_pictures(name: str) -> None:
-    app = opened(name, **PINNED | {"pin.source": "I like cats."})
+    app = open_page(name, **PINNED | {"pin.source": "I like cats."})
     of_both = [key for key in keys(app) if f"pin {key}" in keys(app)]
     assert {"written", "checks"} < set(of_both)
     for key in of_both:
@@ -84,7 +84,7 @@ def test_a_run_pinned_beside_itself_has_the_same_pictures(name: str) -> None:
 
 def test_the_pinned_head_is_that_of_its_own_model_and_text() -> None:
     site = "decoder.layers.2.cross_attn"
-    app = opened("attention", **PINNED, site=site, head="3")
+    app = open_page("attention", **PINNED, site=site, head="3")
     scope = models.load("eng-fra", device="cpu")
     for key, text in (("head", "I like cats."), ("pin head", "I like dogs.")):
         weights = scope.run(text).attention[site].weights(3).numpy()
@@ -95,7 +95,9 @@ def test_the_pinned_head_is_that_of_its_own_model_and_text() -> None:
 def test_changes_of_the_pinned_run_compose_and_leave_the_current_run_alone() -> None:
     changed = {"pin.growth": "true", "pin.growth-step": "500", "pin.similarity": "cosine"}
     text = {"checkpoint": "dates", "pin.checkpoint": "dates", "pin.source": "3 May 2019"}
-    app = opened("attention", **text, **changed, **{"pin.cross-mask": "f0.1"}, source="4 May 2020")
+    app = open_page(
+        "attention", **text, **changed, **{"pin.cross-mask": "f0.1"}, source="4 May 2020"
+    )
     run = app.session_state["of the test"].shown
     assert run.spec.is_unchanged
     names = [text.value for text in app.text]
@@ -114,7 +116,7 @@ def test_changes_of_the_pinned_run_compose_and_leave_the_current_run_alone() -> 
 
 
 def test_pin_and_unpin_change_the_address() -> None:
-    app = opened("attention", similarity="cosine")
+    app = open_page("attention", similarity="cosine")
     session = app.session_state["of the test"]
     assert not any(key.startswith("pin ") for key in keys(app))
 
@@ -156,7 +158,7 @@ def test_nothing_of_a_pinned_run_is_left_for_the_next() -> None:
 def test_swap_exchanges_both_runs() -> None:
     text = {"checkpoint": "dates", "pin.checkpoint": "dates", "pin.source": "3 May 2019"}
     step = {"pin.growth": "true", "pin.growth-step": "500"}
-    app = opened("attention", **text, **step, source="4 May 2020")
+    app = open_page("attention", **text, **step, source="4 May 2020")
     app.button(key="pin-swap").click().run()
     assert not app.exception
     assert app.text_area(key="source").value == "3 May 2019"
@@ -175,7 +177,7 @@ def test_swap_exchanges_both_runs() -> None:
     ],
 )
 def test_a_pinned_run_that_cannot_be_shown_is_reported_and_the_page_stays(asked, why) -> None:
-    app = opened("attention", **asked)
+    app = open_page("attention", **asked)
     note = said(app, "note pin")
     assert note["look"] == "note bad"
     assert why in note["rows"][0][1]
@@ -184,7 +186,7 @@ def test_a_pinned_run_that_cannot_be_shown_is_reported_and_the_page_stays(asked,
 
 
 def test_without_its_own_text_the_pinned_run_reads_the_typed_one() -> None:
-    app = opened("attention", **{"pin.checkpoint": "eng-fra-bahdanau"})
+    app = open_page("attention", **{"pin.checkpoint": "eng-fra-bahdanau"})
     answers = {}
     for text in ("I like cats.", "She is ill."):
         app.text_area(key="source").set_value(text).run()
@@ -214,7 +216,7 @@ def test_a_pinned_model_that_takes_long_shows_its_progress_beside_the_page(
         )
 
     monkeypatch.setattr(opening.Opening, "ready", slow)
-    app = opened("attention", **{"pin.checkpoint": str(folder), "pin.source": "3 May 2019"})
+    app = open_page("attention", **{"pin.checkpoint": str(folder), "pin.source": "3 May 2019"})
     assert {"head", "opening-pinned progress"} <= keys_of(app)
     app.run()
     assert "pin head" in keys(app)
@@ -225,7 +227,7 @@ def test_back_to_a_slow_pinned_model_leaves_nothing_of_the_previous_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = shutil.copytree(models.opening.shipped_folder() / "dates", tmp_path / "slow")
-    app = opened("attention", **PINNED, **{"pin.similarity": "cosine"})
+    app = open_page("attention", **PINNED, **{"pin.similarity": "cosine"})
     assert address_of(app)["pin.similarity"] == ["cosine"]
     ready, looks = opening.Opening.ready, iter([False])
     monkeypatch.setattr(
@@ -253,7 +255,7 @@ def keys_of(app: AppTest) -> set[str]:
 
 
 def test_a_key_typed_sends_both_runs_on_one_scale() -> None:
-    app = opened("layer", **PINNED)
+    app = open_page("layer", **PINNED)
     session: live.LiveSession = app.session_state["of the test"]
     drawn = session.answer("I really like cats very much.", "")
     mine, beside = (unpack(drawn[key])[0] for key in ("layer", "pin layer"))
@@ -269,7 +271,7 @@ def test_a_key_typed_sends_both_runs_on_one_scale() -> None:
 def test_a_fixed_pinned_text_is_not_run_or_drawn_again_at_a_key(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    app = opened(name, **PINNED)
+    app = open_page(name, **PINNED)
     session: live.LiveSession = app.session_state["of the test"]
     drawn = {text: session.answer(text, "") for text in ("I like.", "I like cats very much.")}
     session.pinned_pictures = None  # as if the page had been left
@@ -295,7 +297,7 @@ def test_a_closed_page_holds_no_pinned_run(monkeypatch: pytest.MonkeyPatch) -> N
         return run
 
     monkeypatch.setattr(pinned.Pinned, "beside", noted)
-    app = opened("layer", **PINNED)
+    app = open_page("layer", **PINNED)
     session: live.LiveSession = app.session_state["of the test"]
     session.answer("I like.", "")
     gc.collect()
@@ -307,13 +309,13 @@ def test_a_closed_page_holds_no_pinned_run(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_a_pinned_model_with_another_kind_of_picture_is_mentioned() -> None:
-    app = opened("attention", **{"pin.checkpoint": "eng-fra-rnn", "pin.source": "I like dogs."})
+    app = open_page("attention", **{"pin.checkpoint": "eng-fra-rnn", "pin.source": "I like dogs."})
     assert "cannot be compared" in prose(app)
     assert "head" in keys(app)
 
 
 def test_the_pinned_run_takes_no_changes() -> None:
-    app = opened("masks", **PINNED)
+    app = open_page("masks", **PINNED)
     sent = {e.proto.id.rpartition("-")[2] for e in app.get("bidi_component")}
     assert {"mask_painter", "pin mask_painter"} <= sent
     from viz_app.views.masks.page import ALL_MASKS
@@ -357,7 +359,7 @@ def test_each_parameter_of_a_run_has_one_of_the_pinned_run() -> None:
 
 
 def test_tokens_forced_on_the_pinned_run_are_cleared_when_it_follows_another_text() -> None:
-    app = opened("decoding", source="The black cat is here.", **{"pin.checkpoint": "eng-fra", "pin.force": "1:1182"})  # fmt: skip
+    app = open_page("decoding", source="The black cat is here.", **{"pin.checkpoint": "eng-fra", "pin.force": "1:1182"})  # fmt: skip
     assert picture(app, "pin stepper")[0]["forced"] == [0]
     live = app.session_state["of the test"]
     typed = live.edit("We like him.", "")
@@ -374,7 +376,7 @@ def test_tokens_forced_on_the_pinned_run_are_cleared_when_it_follows_another_tex
 def test_swapped_runs_keep_the_tokens_that_each_was_forced_to_take() -> None:
     forced = {"force": "1:1182", "pin.force": "1:363"}
     pinned_text = {"pin.checkpoint": "eng-fra", "pin.source": "We like him."}
-    app = opened("decoding", source="The black cat is here.", **forced, **pinned_text)
+    app = open_page("decoding", source="The black cat is here.", **forced, **pinned_text)
     app.button(key="pin-swap").click().run()
     spec = app.session_state["of the test"].shown.spec
     assert (spec.fields[0], spec.forced) == ("We like him.", ((0, 363),))

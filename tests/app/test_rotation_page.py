@@ -44,7 +44,7 @@ def page(name: str) -> None:
     _page(name, {})
 
 
-def opened(folder: Path, section: str, **params: str) -> AppTest:
+def open_page(folder: Path, section: str, **params: str) -> AppTest:
     asked = {"checkpoint": str(folder), "text": IDS, "positions-section": section}
     return page_at("positions", **asked, **params)
 
@@ -87,7 +87,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 @pytest.mark.parametrize("name", ROTARY)
 def test_the_rotation_is_shown_and_confirmed(folders: dict[str, Path], name: str) -> None:
-    said = prose(opened(folders[name], "Rotation"))
+    said = prose(open_page(folders[name], "Rotation"))
     assert "✗" not in said
     assert "the model rotates by these angles" in said
     pairs, part = (
@@ -107,7 +107,7 @@ def test_the_map_and_the_wavelengths_that_are_drawn_are_those_of_the_formula(
     folders: dict[str, Path], name: str
 ) -> None:
     app, pairs = (
-        opened(folders[name], "Rotation", **{"positions-length": "24"}),
+        open_page(folders[name], "Rotation", **{"positions-length": "24"}),
         2 if "NeoX" in name else 5,
     )
     frequencies = 10000.0 ** (-np.arange(pairs) / pairs)
@@ -130,7 +130,7 @@ def test_scores_by_distance_that_are_drawn_are_those_of_the_head(
     folders: dict[str, Path], name: str
 ) -> None:
     site = list(models.load(folders[name]).run(IDS).attention.values())[1]
-    app = opened(
+    app = open_page(
         folders[name],
         "Score by distance",
         site=site.name,
@@ -173,7 +173,7 @@ def test_typing_draws_the_scores_of_the_new_text_over_the_socket(
 ) -> None:
     folder = folders[name]
     monkeypatch.setenv(checkpoints.MODELS_VARIABLE, str(folder.parent))
-    app = opened(
+    app = open_page(
         Path(folder.parent.name, folder.name),
         "Score by distance",
         **{"positions-query": "5", "positions-key": "2"},
@@ -195,7 +195,7 @@ def test_typing_draws_the_scores_of_the_new_text_over_the_socket(
 
 def test_a_click_on_a_token_chooses_another_pair(folders: dict[str, Path]) -> None:
     site = list(models.load(folders["LlamaForCausalLM"]).run(IDS).attention.values())[1]
-    app = opened(folders["LlamaForCausalLM"], "Score by distance", site=site.name, head="4")
+    app = open_page(folders["LlamaForCausalLM"], "Score by distance", site=site.name, head="4")
     header, arrays = picture(app, "choice")
     assert (header["query"], header["key"], len(header["keys"]), len(header["queries"])) == (
         6,
@@ -204,7 +204,7 @@ def test_a_click_on_a_token_chooses_another_pair(folders: dict[str, Path]) -> No
         7,
     )
     np.testing.assert_allclose(arrays["weights"], site.weights(4)[6], atol=1e-6)
-    app = opened(
+    app = open_page(
         folders["LlamaForCausalLM"],
         "Score by distance",
         **{"positions-query": "3", "positions-key": "5"},
@@ -221,8 +221,10 @@ def test_a_click_on_a_token_chooses_another_pair(folders: dict[str, Path]) -> No
 def test_a_model_without_rotation_says_so_and_has_scores_by_distance(
     folders: dict[str, Path],
 ) -> None:
-    assert "No rotary positions were found" in prose(opened(folders["GPT2LMHeadModel"], "Rotation"))
-    said = prose(opened(folders["GPT2LMHeadModel"], "Score by distance"))
+    assert "No rotary positions were found" in prose(
+        open_page(folders["GPT2LMHeadModel"], "Rotation")
+    )
+    said = prose(open_page(folders["GPT2LMHeadModel"], "Score by distance"))
     assert "By distance: all 28 pairs" in said
     assert "No rotary positions were found" in said
     assert "✗" not in said

@@ -49,7 +49,7 @@ RECURRENT = {"checkpoint": "eng-fra", "pin.checkpoint": "eng-fra-bahdanau"}
 OF_TABLES = ("curves", "map")  # the same for every text
 
 
-def opened(name: str, texts: dict[str, str], pinned: dict[str, str], **more: str) -> AppTest:
+def open_page(name: str, texts: dict[str, str], pinned: dict[str, str], **more: str) -> AppTest:
     page, asked = PLACES[name]
     beside = {f"pin.{field}": value for field, value in pinned.items()}
     models_of_both = {"checkpoint": "eng-fra", "pin.checkpoint": "eng-fra"}
@@ -72,7 +72,7 @@ def note(app: AppTest) -> str:
 
 @pytest.mark.parametrize("name", PLACES)
 def test_a_run_minus_itself_is_zero(name: str) -> None:
-    app = opened(name, CATS, CATS)
+    app = open_page(name, CATS, CATS)
     pictures = drawn(app)
     assert pictures
     for header, values in pictures:
@@ -84,7 +84,7 @@ def test_a_run_minus_itself_is_zero(name: str) -> None:
 
 @pytest.mark.parametrize("name", PLACES)
 def test_swapping_the_sides_negates_on_one_scale(name: str) -> None:
-    ahead, back = drawn(opened(name, CATS, DOGS)), drawn(opened(name, DOGS, CATS))
+    ahead, back = drawn(open_page(name, CATS, DOGS)), drawn(open_page(name, DOGS, CATS))
     assert len(ahead) == len(back) > 0
     limits = {header["limit"] for header, _ in ahead + back}
     assert len(limits) == 1
@@ -102,7 +102,7 @@ def test_swapping_the_sides_negates_on_one_scale(name: str) -> None:
 
 
 def test_the_residual_stream_is_this_run_minus_the_pinned_one() -> None:
-    (header, values), *_ = drawn(opened("residual stream", CATS, DOGS))
+    (header, values), *_ = drawn(open_page("residual stream", CATS, DOGS))
     scope = models.load("eng-fra", device="cpu")
     ours, theirs = (scope.run(text["source"]) for text in (CATS, DOGS))
     stream = header["title"].split("of the ")[-1].split(":")[0]
@@ -128,13 +128,13 @@ def test_the_residual_stream_is_this_run_minus_the_pinned_one() -> None:
 def test_a_model_was_not_trained_separately_from_itself(name: str, changes: dict[str, str]) -> None:
     beside = {f"pin.{parameter}": value for parameter, value in changes.items()}
     two = {"checkpoint": "dates", "pin.checkpoint": "dates"}
-    app = opened(name, {"source": "15 May 2024"}, {}, **two, **beside)
+    app = open_page(name, {"source": "15 May 2024"}, {}, **two, **beside)
     assert any(values.any() for _, values in drawn(app))
     assert LEARNED_APART not in note(app)
 
 
 def test_the_stream_of_all_tokens_is_that_after_the_chosen_layer() -> None:
-    _, (header, values) = drawn(opened("residual stream", CATS, DOGS, layer="1"))
+    _, (header, values) = drawn(open_page("residual stream", CATS, DOGS, layer="1"))
     number = int(header["title"].split("after layer ")[1].split(":")[0])
     stack = "encoder" if "source tokens" in header["title"] else "decoder"
     name = f"{stack}.layers.{number - 1}.resid_post"
@@ -146,7 +146,7 @@ def test_the_stream_of_all_tokens_is_that_after_the_chosen_layer() -> None:
 
 
 def test_the_weights_are_this_run_minus_the_pinned_one() -> None:
-    (_, mask), (_, values) = drawn(opened("masks", CATS, DOGS))
+    (_, mask), (_, values) = drawn(open_page("masks", CATS, DOGS))
     scope = models.load("eng-fra", device="cpu")
     ours, theirs = (
         scope.run(text["source"]).attention[HEAD["site"]].weights(3).numpy()
@@ -158,7 +158,7 @@ def test_the_weights_are_this_run_minus_the_pinned_one() -> None:
 
 def test_the_second_text_is_named_where_its_weights_are_subtracted() -> None:
     second = {"masks-second": "She reads a book.", "masks-shown": "second"}
-    app = opened("masks", CATS, CATS, **second)
+    app = open_page("masks", CATS, CATS, **second)
     for key in ("written", "pin written"):
         assert dict(said(app, key)["rows"])["source"] == "She reads a book."
     for header, _ in drawn(app):
@@ -168,7 +168,7 @@ def test_the_second_text_is_named_where_its_weights_are_subtracted() -> None:
 def test_a_sampled_difference_says_how_its_tokens_were_chosen() -> None:
     forced = {"force": "1:1182", "pin.force": "1:1182"}
     how = {"decoding-how": "sampling", "decoding-temperature": "2.0", "decoding-seed": "3"}
-    app = opened("decoding", CATS, CATS, **how, **forced)
+    app = open_page("decoding", CATS, CATS, **how, **forced)
     sampled = Method(strategy="sample", temperature=2.0, seed=3, forced=((0, 1182),))
     scope = models.load("eng-fra", device="cpu")
     ids = scope.run(CATS["source"]).streams["source"].ids
@@ -187,7 +187,7 @@ def test_a_sampled_difference_says_how_its_tokens_were_chosen() -> None:
 def test_only_the_same_head_is_subtracted() -> None:
     """The only attention of dates-attn is in no numbered layer; both models write the same tokens."""
     beside = {"checkpoint": "dates", "pin.checkpoint": "dates-attn", "site": HEAD["site"]}
-    app = opened("decoding", {"source": "15 May 2024"}, {}, **beside)
+    app = open_page("decoding", {"source": "15 May 2024"}, {}, **beside)
     ((header, _),) = drawn(app)
     assert header["title"].startswith("The probabilities of the next token: ")
     assert "decoder layer 2, head 4 and the pinned run" in note(app)
@@ -205,20 +205,20 @@ def test_parts_that_the_pinned_model_lacks_are_not_taken_from_this_run(
     name: str, more: dict[str, str]
 ) -> None:
     both = {"checkpoint": "dates", "pin.checkpoint": "dates", "site": "encoder.layers.1.self_attn"}
-    app = opened(name, {"source": "15 May 2024"}, {}, **(both | more))
+    app = open_page(name, {"source": "15 May 2024"}, {}, **(both | more))
     assert not drawn(app)
     assert note(app).startswith("There is no difference to show: this run shows the ")
 
 
 @pytest.mark.parametrize("name", ["residual stream", "masks", "decoding", "scores by distance"])
 def test_runs_of_different_lengths_have_no_difference_and_say_why(name: str) -> None:
-    app = opened(name, CATS, {"source": "I like cats and big dogs."})
+    app = open_page(name, CATS, {"source": "I like cats and big dogs."})
     assert not drawn(app)
     assert "in the pinned run" in note(app)
 
 
 def test_a_model_of_another_family_has_no_difference() -> None:
-    app = opened("decoding", CATS, CATS, **{"pin.checkpoint": "eng-fra-rnn"})
+    app = open_page("decoding", CATS, CATS, **{"pin.checkpoint": "eng-fra-rnn"})
     assert not app.exception
     assert drawn(app) or note(app)
 

@@ -23,7 +23,7 @@ def trace() -> models.Trace:
     return models.load("dates", device="cpu").run(SOURCE, TARGET)
 
 
-def opened(**params: str) -> AppTest:
+def open_page(**params: str) -> AppTest:
     wanted = {"checkpoint": "dates", "source": SOURCE, "target": TARGET, **params}
     app = app_at("task", **wanted)
     assert_all_passed(app, 3)
@@ -31,7 +31,7 @@ def opened(**params: str) -> AppTest:
 
 
 def test_a_link_shows_its_position_and_its_head(trace: models.Trace) -> None:
-    app = opened(task_position="3", site=SELF, head="2")
+    app = open_page(task_position="3", site=SELF, head="2")
     header, arrays = picture(app, "answers")
     assert header["position"] == 3
     assert header["answer"]["title"] == "Predicted after “9”"
@@ -47,7 +47,7 @@ def test_a_link_shows_its_position_and_its_head(trace: models.Trace) -> None:
 
 
 def test_another_head_is_chosen_here_and_is_in_the_url(trace: models.Trace) -> None:
-    app = opened(task_position="5", site=CROSS, head="0")
+    app = open_page(task_position="5", site=CROSS, head="0")
     with_key(app.button_group, "which-head").set_value(3).run()
     _, arrays = picture(app, "answers")
     np.testing.assert_allclose(
@@ -64,7 +64,7 @@ def test_another_head_is_chosen_here_and_is_in_the_url(trace: models.Trace) -> N
 
 
 def test_heads_of_the_encoder_are_not_offered() -> None:
-    app = opened(site="encoder.layers.1.self_attn", head="1")
+    app = open_page(site="encoder.layers.1.self_attn", head="1")
     kinds, layers = (with_key(app.button_group, f"which-{part}") for part in ("kind", "layer"))
     assert (kinds.value, layers.value) == ("cross", 2)
     assert (kinds.options, layers.options) == (["Decoder self", "Cross"], ["1", "2"])
@@ -75,12 +75,12 @@ def test_heads_of_the_encoder_are_not_offered() -> None:
 
 @pytest.mark.parametrize("value", ["", "-1", "99999", "11", "x", "3.0", "inf", "9" * 5_000])
 def test_an_invalid_position_gives_the_default(value: str, trace: models.Trace) -> None:
-    header, _ = picture(opened(task_position=value), "answers")
+    header, _ = picture(open_page(task_position=value), "answers")
     assert header["position"] == int(trace.next_token.surprisal.argmax())
 
 
 def test_a_shorter_text_keeps_the_choice_for_when_it_grows() -> None:
-    app = opened(task_position="7")
+    app = open_page(task_position="7")
     for target, position in (("19", None), (TARGET, 7)):
         app.text_area(key="target").set_value(target).run()
         header, _ = picture(app, "answers")
@@ -88,7 +88,7 @@ def test_a_shorter_text_keeps_the_choice_for_when_it_grows() -> None:
 
 
 def test_the_explanation_is_beside_it() -> None:
-    assert text.SURPRISAL_NOTE.strip().splitlines()[0] in prose(opened())
+    assert text.SURPRISAL_NOTE.strip().splitlines()[0] in prose(open_page())
 
 
 @pytest.mark.parametrize(("pooling", "parts"), [("cls", ["layer", "head"]), ("mean", [])])

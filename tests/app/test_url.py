@@ -44,7 +44,7 @@ NASTY = [
 ]  # fmt: skip
 
 
-def opened(page: str, **params: str | list[str]) -> AppTest:
+def open_page(page: str, **params: str | list[str]) -> AppTest:
     return app_at(page, **{"checkpoint": "dates", "source": "3 May 1999", **params})
 
 
@@ -210,7 +210,7 @@ def test_a_page_with_only_invalid_parameters_looks_as_for_a_newcomer(
         | {"checkpoint": "dates", "source": "3 May 1999", "target": ""}
         | section
     )
-    app = opened(page, **asked)
+    app = open_page(page, **asked)
     assert {**widgets(app), **free(app)} == {**fresh(page, **section), **free(app)}
     refused = [
         name
@@ -236,7 +236,7 @@ def free(app: AppTest) -> dict[str, object]:
 @functools.cache
 def fresh(page: str, **section: str) -> dict[str, object]:
     """The widgets of a newcomer's page."""
-    app = opened(page, **section)
+    app = open_page(page, **section)
     return widgets(app)
 
 
@@ -266,19 +266,19 @@ BEHIND = [
 def test_a_value_that_a_widget_cannot_read_gives_the_default_and_leaves_the_url(
     page: str, name: str, value: str | list[str], section: dict[str, str]
 ) -> None:
-    app = opened(page, **{name: value}, **section)
+    app = open_page(page, **{name: value}, **section)
     assert name not in address_of(app)
     assert widgets(app)[name] == fresh(page, **section)[name]
 
 
 def test_a_value_that_a_widget_can_read_is_read() -> None:
-    app = opened(
+    app = open_page(
         "positions",
         **{"positions-section": "Curves", "positions-length": "7", "positions-dims": ["2", "5"]},
     )
     assert widgets(app)["positions-length"] == 7
     assert widgets(app)["positions-dims"] == [2, 5]
-    app = opened(
+    app = open_page(
         "decoding",
         **{"decoding-how": "sampling", "decoding-seed": "12", "decoding-temperature": "0.5"},
     )
@@ -286,7 +286,7 @@ def test_a_value_that_a_widget_can_read_is_read() -> None:
 
 
 def test_a_widget_that_appears_later_ignores_invalid_values_too() -> None:
-    app = opened(
+    app = open_page(
         "decoding", **{"decoding-seed": "inf", "decoding-width": "", "decoding-alpha": "1e400"}
     )
     for how in ("sampling", "beam"):
@@ -299,7 +299,7 @@ def test_a_widget_that_appears_later_ignores_invalid_values_too() -> None:
     "value", ["~nosuchuser", "\x00", "a" * 300, "a/" * 3_000, "\x00/dates", ""]
 )
 def test_an_impossible_name_of_a_checkpoint_is_reported(value: str) -> None:
-    app = opened("", checkpoint=value)
+    app = open_page("", checkpoint=value)
     assert picker(app)["value"] == "eng-fra"
     assert picture(app, "head")[1]["weights"].any()
     if value:
@@ -327,7 +327,7 @@ def test_an_impossible_name_of_a_checkpoint_is_reported(value: str) -> None:
 def test_invalid_parameters_are_mentioned_until_something_is_chosen(
     page: str, asked: dict, why: str
 ) -> None:
-    app = opened(page, **asked)
+    app = open_page(page, **asked)
     said_of = said(app, "note address")
     assert said_of["look"] == "note bad"
     assert said_of["rows"][0][1].startswith(f"Part of this link could not be restored: {why}")
@@ -341,25 +341,25 @@ def test_invalid_parameters_are_mentioned_until_something_is_chosen(
     ("force", "part"), [("0:5,2:14", "0:5"), ("2:14,3:x", "3:x"), ("2:14,3:" + "9" * 90, "3:999")]
 )
 def test_forced_tokens_that_are_left_out_are_named(force: str, part: str) -> None:
-    app = opened("decoding", force=force)
+    app = open_page("decoding", force=force)
     assert app.session_state["live session"].shown.spec.forced == ((1, 14),)
     told = said(app, "note address")["rows"][0][1]
     assert f"force must be position:token parts, positions from 1, not {part}" in told
     assert len(told) < 250
-    many = said(opened("decoding", force=",".join(["2:14"] * 201)), "note address")
+    many = said(open_page("decoding", force=",".join(["2:14"] * 201)), "note address")
     assert "force must have at most 200 parts" in many["rows"][0][1]
-    whole = opened("decoding", force="2:14,")
+    whole = open_page("decoding", force="2:14,")
     assert not [p for p in whole.get("bidi_component") if p.proto.id.endswith("-note address")]
 
 
 def test_for_too_many_forced_tokens_the_limit_is_named() -> None:
-    app = opened("decoding", force=",".join(["2:14"] * (MAX_PAIRS + 1)))
+    app = open_page("decoding", force=",".join(["2:14"] * (MAX_PAIRS + 1)))
     told = said(app, "note address")["rows"][0][1]
     assert f"force must have at most {MAX_PAIRS} parts" in told
 
 
 def test_a_valid_address_is_not_mentioned() -> None:
-    app = opened(
+    app = open_page(
         "",
         site="decoder.layers.0.self_attn",
         head="1",
@@ -393,19 +393,19 @@ CHOSEN = [
 def test_choices_are_in_the_url_and_show_the_same_again(
     page: str, asked: dict[str, str | list[str]]
 ) -> None:
-    app = opened(page, **asked)
+    app = open_page(page, **asked)
     own = {name: declared_parameters()[name].default for name in asked}
     written = address_of(app)
     for name, value in asked.items():
         if str(own[name]) != value:
             assert written[name] == ([value] if isinstance(value, str) else value)
-    again = opened(page, **written)
+    again = open_page(page, **written)
     assert address_of(again) == written
     assert widgets(again) == widgets(app)
 
 
 def test_the_choices_of_a_page_outlive_a_visit_to_another() -> None:
-    app = opened("positions", **{"positions-section": "Curves"})
+    app = open_page("positions", **{"positions-section": "Curves"})
     app.slider(key="positions-length").set_value(8).run()
     app._page_hash = calc_hash("decoding")
     app.run()
@@ -420,7 +420,7 @@ def test_the_choices_of_a_page_outlive_a_visit_to_another() -> None:
 
 
 def test_a_deliberate_step_is_counted_once_and_typing_and_sliding_are_none() -> None:
-    app = opened("")
+    app = open_page("")
     assert steps(app) == 0
     app.text_area(key="source").set_value("4 May 1999").run()
     assert steps(app) == 0
@@ -454,7 +454,7 @@ def test_a_correction_in_a_preview_is_undone_with_it(monkeypatch: pytest.MonkeyP
 
 
 def test_back_is_followed_and_is_no_step(monkeypatch: pytest.MonkeyPatch) -> None:
-    app = opened("", site="decoder.layers.0.self_attn", head="1")
+    app = open_page("", site="decoder.layers.0.self_attn", head="1")
     pick_model(app, "dates-stacked")
     app.text_area(key="target").set_value("1999").run()
     count = steps(app)
@@ -482,7 +482,7 @@ def test_back_is_followed_and_is_no_step(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_a_rerun_with_an_older_url_does_not_go_back_to_it() -> None:
-    app = opened("", site="decoder.layers.0.self_attn", head="1")
+    app = open_page("", site="decoder.layers.0.self_attn", head="1")
     for source in ("4 May 1999", "5 May 1999"):
         # as sent by a browser that asked before it got the new one
         app.query_params["source"] = "3 May 1999"

@@ -48,7 +48,7 @@ def status(app: AppTest) -> str:
     return str(said(app, "note train-status-line"))
 
 
-def shown(app: AppTest) -> np.ndarray:
+def shown_weights(app: AppTest) -> np.ndarray:
     header, arrays = picture(app, "train-maps")
     return np.stack([arrays[f"map{i}"] for i in range(len(header["maps"]))])
 
@@ -62,7 +62,7 @@ def test_its_numbers_and_pictures_are_those_of_its_files(folder: Path) -> None:
         app.select_slider(key="train-step").set_value(step).run()
         scope = models.load(folder, device="cpu", snapshot=step)
         site = scope.run(*record["example"]).attention[SITE]
-        np.testing.assert_array_equal(shown(app), site.weights().numpy())
+        np.testing.assert_array_equal(shown_weights(app), site.weights().numpy())
     chart = json.loads(app.get("vega_lite_chart")[0].proto.spec)
     losses = chart["layer"][1]["layer"][0]["data"]["values"]
     assert [(one["step"], one["at"]) for one in losses] == [

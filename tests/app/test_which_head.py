@@ -26,14 +26,14 @@ OTHERS = {
 SIMILAR = {**{page: params for page, (params, _) in PAGES.items()}, **OTHERS}
 
 
-def opened(page: str, **params: str) -> AppTest:
+def open_page(page: str, **params: str) -> AppTest:
     return app_at(page, **{"checkpoint": "dates", "source": "3 May 1999", **params})
 
 
 @pytest.mark.parametrize("page", PAGES)
 def test_the_head_of_a_link_is_in_the_control_of_every_page(page: str) -> None:
     params, parts = PAGES[page]
-    app = opened(page, site=SITE, head=HEAD, **params)
+    app = open_page(page, site=SITE, head=HEAD, **params)
     known = {"kind": "decoder_self", "layer": 2, "head": 3}
     assert {part: with_key(app.button_group, f"which-{part}").value for part in parts.split()} == {
         part: known[part] for part in parts.split()
@@ -77,7 +77,7 @@ def test_many_layers_and_heads_are_lists() -> None:
 
 @pytest.mark.parametrize("page", SIMILAR)
 def test_a_chosen_similarity_is_named_on_every_page_and_undone_there(page: str) -> None:
-    app = opened(page, similarity="cosine", **SIMILAR[page])
+    app = open_page(page, similarity="cosine", **SIMILAR[page])
     undo = [button for button in app.button if button.key == "undo-similarity"]
     assert bool(undo) == (page not in ("models", "from-rnn"))
     if undo:
@@ -92,7 +92,7 @@ def test_a_chosen_similarity_is_named_on_every_page_and_undone_there(page: str) 
 def test_changes_that_do_not_fit_the_text_are_named_and_undone(page: str) -> None:
     cell = Where(activation="encoder.layers.0.resid_post", queries=(9,))
     edits = to_text([Patch(cell, fields=("13 May 1999", None), alignment=())])
-    app = opened(page, edits=edits, similarity="cosine")
+    app = open_page(page, edits=edits, similarity="cosine")
     assert "give both the same number" in component(app, "note changes").json
     undo = with_key(app.button, "undo-edits")
     assert "taken from “13 May 1999”" in undo.label
@@ -106,7 +106,9 @@ def test_changes_that_do_not_fit_the_text_are_named_and_undone(page: str) -> Non
 @pytest.mark.parametrize("section", ["Heads", "Is attention explanation?"])
 def test_a_head_edit_is_undone_beside_another_change_of_the_run(section: str) -> None:
     edits = to_text([HeadOff(Where(site=SITE, heads=(1,)))])
-    app = opened("interventions", interventions_section=section, edits=edits, similarity="cosine")
+    app = open_page(
+        "interventions", interventions_section=section, edits=edits, similarity="cosine"
+    )
     undo = [button.key for button in app.button if "undo-" in str(button.key)]
     assert undo == ["undo-similarity", "undo-edit-0"]
 
@@ -117,7 +119,7 @@ UNDO_KEY = {"Patch": "undo-patch-0", "Many texts": "undo-edits", "Attribution": 
 @pytest.mark.parametrize("section", ["", *INTERVENTIONS_SECTIONS])
 def test_every_section_of_interventions_names_an_edit_once(section: str) -> None:
     edits = to_text([HeadOff(Where(site=SITE, heads=(1,)))])
-    app = opened("interventions", edits=edits, **{"interventions-section": section})
+    app = open_page("interventions", edits=edits, **{"interventions-section": section})
     assert not app.exception
     undo = [str(button.key) for button in app.button if "undo-" in str(button.key)]
     assert undo == [UNDO_KEY.get(section, "undo-edit-0")]

@@ -3,7 +3,7 @@
 from collections import Counter
 
 import pytest
-from test_live import AFTER, opened
+from test_live import AFTER, open_page
 
 from models.architectures.transformer import Transformer
 from viz_app.session import cache
@@ -15,7 +15,7 @@ KNOWN_SECOND = "24 July 1969"
 
 def count_passes(address: str, query: str, patch: pytest.MonkeyPatch) -> Counter[str]:
     """Return the calls of the encoder and of the decoder for one edit of the source, with nothing of it in the cache."""
-    app = opened(address, query)
+    app = open_page(address, query)
     session, counts = app.session_state["live session"], Counter()
     patch.setattr(store, "cache_store", ByteCache(2**29))
     cache.scope("dates")

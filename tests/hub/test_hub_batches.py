@@ -27,7 +27,7 @@ CASES = {
 }  # fmt: skip
 
 
-def opened(name: str, folder: Path, **more: object) -> Scope:
+def open_scope(name: str, folder: Path, **more: object) -> Scope:
     config, sizes, _ = CASES[name]
     Case(name, config, sizes | more).save(folder)
     return models.load(folder, device="cpu")
@@ -37,7 +37,7 @@ def opened(name: str, folder: Path, **more: object) -> Scope:
 def test_each_text_gives_its_own_answer_or_texts_run_one_at_a_time(
     name: str, tmp_path: Path
 ) -> None:
-    scope = opened(name, tmp_path)
+    scope = open_scope(name, tmp_path)
     assert scope.model.pads == CASES[name][2]
     assert scope.model.pads == probe.answers_beside_a_longer_text(scope.model)
     if name in ("BertForMultipleChoice", "BartForSequenceClassification"):
@@ -57,7 +57,7 @@ def test_each_text_gives_its_own_answer_or_texts_run_one_at_a_time(
 
 def test_a_model_that_fails_on_a_batch_takes_one_text_at_a_time(tmp_path: Path) -> None:
     """The library's mask for an XLNet that looks back only is made for one row."""
-    scope = opened("XLNetForSequenceClassification", tmp_path, attn_type="uni")
+    scope = open_scope("XLNetForSequenceClassification", tmp_path, attn_type="uni")
     assert not scope.model.pads
     assert scope.run(TEXTS[0]).attention
     for trace, text in zip(scope.run_each([(text,) for text in TEXTS]), TEXTS, strict=True):
@@ -92,7 +92,7 @@ def test_keys_and_values_are_made_of_what_the_site_names_as_their_input(tmp_path
 def test_the_answering_token_is_the_one_whose_state_the_head_reads(
     name: str, place: int, tmp_path: Path
 ) -> None:
-    scope = opened(name, tmp_path)
+    scope = open_scope(name, tmp_path)
     trace, module = scope.run(TEXTS[1]), scope.model.module
     output, row = trace.outputs["classes"], trace.streams["text"]
     with torch.no_grad():

@@ -59,7 +59,7 @@ MIXTURES = [
 ]
 
 
-def opened(folder: Path, case: Case, seed: int = 1, std: float = 0.3) -> Scope:
+def open_scope(folder: Path, case: Case, seed: int = 1, std: float = 0.3) -> Scope:
     module = case.make()
     torch.manual_seed(seed)
     with torch.no_grad():
@@ -83,7 +83,7 @@ def generated(scope: Scope, given: tuple[int, ...]) -> list[int]:
 def test_it_generates_the_text_of_generate(
     tmp_path: Path, case: Case, keeps: tuple[bool, bool]
 ) -> None:
-    scope = opened(tmp_path, case)
+    scope = open_scope(tmp_path, case)
     model, given = scope.model, scope.input_ids(GIVEN)
     assert (model.can_cache, model.can_go_back) == keeps
     wanted = generated(scope, given)
@@ -103,7 +103,7 @@ def test_it_generates_the_text_of_generate(
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("case", MIXTURES, ids=lambda case: case.model)
 def test_a_mixture_of_experts_generates(tmp_path: Path, case: Case, seed: int) -> None:
-    scope = opened(tmp_path, case, seed)
+    scope = open_scope(tmp_path, case, seed)
     assert isinstance(scope.model, CausalLM)
     given = scope.input_ids(GIVEN)
     own = [step.token for step in models.decoding.greedy(scope.model, given, max_new=MOST)]
@@ -114,10 +114,10 @@ def test_a_mixture_of_experts_generates(tmp_path: Path, case: Case, seed: int) -
 def test_a_model_that_looks_ahead_does_not_generate(tmp_path: Path, std: float) -> None:
     """The weights are so small that another last token changes the earlier logits by less than half precision could show."""
     sizes = BY_NAME["BertForMaskedLM"].sizes
-    scope = opened(tmp_path / "ahead", Case("BertLMHeadModel", "BertConfig", sizes), std=std)
+    scope = open_scope(tmp_path / "ahead", Case("BertLMHeadModel", "BertConfig", sizes), std=std)
     assert not scope.model.can_write
     back = Case("BertLMHeadModel", "BertConfig", sizes | {"is_decoder": True})
-    assert opened(tmp_path / "back", back, std=std).model.can_write
+    assert open_scope(tmp_path / "back", back, std=std).model.can_write
 
 
 @torch.no_grad()
@@ -126,7 +126,7 @@ def test_beyond_the_length_at_which_angles_change_rows_are_read_whole(tmp_path: 
     factors = {"short_factor": [1.0] * 8, "long_factor": [2.0] * 8, "factor": 4.0}
     rope = {"rope_type": "longrope", "original_max_position_embeddings": 13, **factors}
     sizes = _SIZES | {"max_position_embeddings": 61, "rope_parameters": rope | {"rope_theta": 1e4}}
-    scope = opened(tmp_path, Case("LlamaForCausalLM", "LlamaConfig", sizes))
+    scope = open_scope(tmp_path, Case("LlamaForCausalLM", "LlamaConfig", sizes))
     model, row = scope.model, list(scope.input_ids(GIVEN))
     assert (model.pads, model.can_cache, model.can_go_back) == (False, False, False)
     for step in models.decoding.greedy(model, row, max_new=5):

@@ -52,7 +52,7 @@ NORMS = {
 MIXED = ("qwen3_next", "jamba", "lfm2_moe")  # layers without attention
 
 
-def opened(kind: str, folder: Path, **sizes: Any) -> Scope:
+def open_scope(kind: str, folder: Path, **sizes: Any) -> Scope:
     save(kind, folder, **sizes)
     return models.load(folder, device="cpu")
 
@@ -95,7 +95,7 @@ def test_the_parts_of_a_layer_are_the_inputs_and_outputs_of_its_modules(
     tmp_path: Path, kind: str
 ) -> None:
     norm, has_out_norm, type_of_norm, words = NORMS[kind]
-    scope = opened(kind, tmp_path)
+    scope = open_scope(kind, tmp_path)
     trace = scope.run(TEXT)
     found, d = modules_of(scope, trace), scope.config.d_model
     effects = sublayer_effects(scope.model, trace, "text", TOKEN)
@@ -123,7 +123,7 @@ def test_the_parts_of_a_layer_are_the_inputs_and_outputs_of_its_modules(
 def test_a_number_changed_before_or_after_the_norm_of_an_output_fails_a_check(
     tmp_path: Path, kind: str
 ) -> None:
-    scope = opened(kind, tmp_path)
+    scope = open_scope(kind, tmp_path)
     trace = scope.run(TEXT)
     for name in (scope.model.sublayers[1].made, scope.model.sublayers[1].out):
         held = trace.activations[name]
@@ -137,7 +137,7 @@ def test_a_number_changed_before_or_after_the_norm_of_an_output_fails_a_check(
 
 
 def test_the_page_shows_an_output_before_and_after_its_norm(tmp_path: Path) -> None:
-    scope = opened("gemma2", tmp_path)
+    scope = open_scope("gemma2", tmp_path)
     run = CurrentRun(scope, scope.run(TEXT))
     header, _ = unpack(on_screen(layer_payloads(run, LayerChoices("text", 0, TOKEN)))["layer"])
     assert [line["name"] for line in header["rows"]] == [
@@ -159,7 +159,7 @@ def test_the_page_shows_an_output_before_and_after_its_norm(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("kind", MIXED)
 def test_a_layer_without_attention_adds_up_and_cannot_be_chosen(tmp_path: Path, kind: str) -> None:
-    scope = opened(kind, tmp_path)
+    scope = open_scope(kind, tmp_path)
     trace = scope.run(TEXT)
     found, d = modules_of(scope, trace), scope.config.d_model
     effects = sublayer_effects(scope.model, trace, "text", TOKEN)
@@ -183,7 +183,7 @@ def test_a_layer_without_attention_adds_up_and_cannot_be_chosen(tmp_path: Path, 
 
 def test_a_residual_multiplier_is_measured_and_named(tmp_path: Path) -> None:
     how = {"residual_multiplier": 0.22, "logits_scaling": 8.0}
-    scope = opened("granite", tmp_path, **how)
+    scope = open_scope("granite", tmp_path, **how)
     trace = scope.run(TEXT)
     found, d = modules_of(scope, trace), scope.config.d_model
     effects = sublayer_effects(scope.model, trace, "text", TOKEN)
@@ -196,13 +196,13 @@ def test_a_residual_multiplier_is_measured_and_named(tmp_path: Path) -> None:
     assert text.added_name(normed) == "+ 0.22 · RMSNorm(self-attention)"
     assert "**multiplied by 0.22**" in text.explain_stream([p.sublayer for p in effects], "")
     assert all(check.passed for check in check_parts(scope.model, trace, effects, TOKEN))
-    plain = opened("granite", tmp_path / "plain")
+    plain = open_scope("granite", tmp_path / "plain")
     assert {s.scale for s in plain.model.sublayers} == {1.0}
     assert "multiplied" not in text.explain_stream(list(plain.model.sublayers), "")
 
 
 def test_parallel_parts_share_the_factor(tmp_path: Path) -> None:
-    scope = opened("granitemoeshared", tmp_path, residual_multiplier=0.3)
+    scope = open_scope("granitemoeshared", tmp_path, residual_multiplier=0.3)
     assert [s.scale for s in scope.model.sublayers] == pytest.approx([0.3] * 6, rel=1e-5)
     assert [bool(s.before) for s in scope.model.sublayers] == [True, True, False] * 2
     values = {name: a.value for name, a in scope.run(TEXT).activations.items()}
@@ -221,7 +221,7 @@ def test_parallel_parts_share_the_factor(tmp_path: Path) -> None:
 def test_the_scaling_and_capping_of_logits_is_measured(
     tmp_path: Path, kind: str, sizes: dict[str, float], change: LogitChange
 ) -> None:
-    scope = opened(kind, tmp_path, **sizes)
+    scope = open_scope(kind, tmp_path, **sizes)
     measured = scope.model.logit_change
     assert measured.scale == pytest.approx(change.scale, rel=1e-5)
     assert measured.cap == change.cap
@@ -267,7 +267,7 @@ def test_the_part_of_an_attention_in_a_logit_is_what_the_norms_by_hand_make_of_i
     """Gemma and Nemotron multiply by 1 + a weight, OLMo 2 has a norm before the sum, and Granite
     scales what is added, and the logits."""
     how = {"granite": {"residual_multiplier": 0.22, "logits_scaling": 8.0}}
-    scope = opened(kind, tmp_path, **how.get(kind, {}))
+    scope = open_scope(kind, tmp_path, **how.get(kind, {}))
     trace, model = scope.run(TEXT), scope.model
     position = len(trace.streams["text"].ids) - 1
     ranked = trace.next_token.logits[position].argsort(descending=True).tolist()
@@ -287,7 +287,7 @@ def test_the_part_of_an_attention_in_a_logit_is_what_the_norms_by_hand_make_of_i
 def test_a_rotated_head_adds_its_block_of_the_output_matrix_to_a_logit(
     tmp_path: Path, kind: str
 ) -> None:
-    scope = opened(kind, tmp_path, num_key_value_heads=1)
+    scope = open_scope(kind, tmp_path, num_key_value_heads=1)
     run, model = CurrentRun(scope, scope.run(TEXT)), scope.model
     position = len(run.trace.streams["text"].ids) - 1
     with seen(model.module) as found, torch.no_grad():
@@ -335,15 +335,15 @@ def test_a_norm_without_a_declared_epsilon_is_measured() -> None:
 
 
 def test_induction_is_not_measured_through_the_norm_of_an_output(tmp_path: Path) -> None:
-    assert is_measurable(opened("llama", tmp_path / "llama").model)
-    assert not is_measurable(opened("gemma2", tmp_path / "gemma").model)
+    assert is_measurable(open_scope("llama", tmp_path / "llama").model)
+    assert not is_measurable(open_scope("gemma2", tmp_path / "gemma").model)
 
 
 @pytest.mark.parametrize("kind", ["gemma2", "bitnet", "falcon"])
 def test_an_edited_output_moves_the_stream_by_as_much(tmp_path: Path, kind: str) -> None:
     """The output is after its norm, visible only where its module returns it, or added to in place
     by the library: everything else in the layer is recomputed."""
-    scope = opened(kind, tmp_path)
+    scope = open_scope(kind, tmp_path)
     trace, sublayer = scope.run(TEXT), scope.model.sublayers[0]
     patched = scope.run(TEXT, edits=[Added(Where(activation=sublayer.out))])
     change = patched.activations[sublayer.out].value - trace.activations[sublayer.out].value

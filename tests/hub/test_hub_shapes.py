@@ -40,7 +40,7 @@ PROPHET_NET = Case("ProphetNetForConditionalGeneration", "ProphetNetConfig", _ST
 TEXT = "5 6 7 8 9 10 11 12 14 16 18"
 
 
-def opened(folder: Path, case: Case) -> Scope:
+def open_scope(folder: Path, case: Case) -> Scope:
     case.save(folder)
     return models.load(folder, device="cpu")
 
@@ -68,7 +68,7 @@ def test_windows_that_fit_one_length_by_chance_keep_no_mask_from_being_painted(
     tmp_path: Path,
 ) -> None:
     """The weights of LED's encoder are 5 wide, like the run of 5 tokens on opening; its decoder's are recorded with their causes."""
-    scope = opened(tmp_path, LED)
+    scope = open_scope(tmp_path, LED)
     assert scope.model.shows_causes
     edits = for_kinds(cross=MaskChange(block=((2, 1),)))
     trace = scope.run(TEXT, "21 23 29", edits=edits)
@@ -84,7 +84,7 @@ def test_windows_that_fit_one_length_by_chance_keep_no_mask_from_being_painted(
 def test_where_a_library_returns_scores_the_weights_are_those_of_its_softmax(
     tmp_path: Path,
 ) -> None:
-    scope = opened(tmp_path, SQUEEZEBERT)
+    scope = open_scope(tmp_path, SQUEEZEBERT)
     trace = scope.run(TEXT)
     assert trace.unrecorded == {}
     module = transformers.SqueezeBertForMaskedLM.from_pretrained(tmp_path).eval()
@@ -99,7 +99,7 @@ def test_where_a_library_returns_scores_the_weights_are_those_of_its_softmax(
 
 def test_pooled_tokens_are_not_labelled_as_tokens(tmp_path: Path) -> None:
     """Funnel's second block has half as many queries; the weights of the others are the library's own."""
-    scope = opened(tmp_path, FUNNEL)
+    scope = open_scope(tmp_path, FUNNEL)
     trace = scope.run(TEXT)
     assert trace.unrecorded == {
         "encoder.blocks.1.0.attention": "its library returns weights of 6 × 11 for 11 × 11 tokens"
@@ -118,7 +118,7 @@ def test_weights_that_the_library_returns_in_no_known_form_are_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """PEGASUS-X returns those of its encoder as a dict: of 5 global tokens, and of blocks of 8."""
-    scope = opened(tmp_path, PEGASUS_X)
+    scope = open_scope(tmp_path, PEGASUS_X)
     trace = scope.run(TEXT, "21 23 29")
     shapes = ["1 × 2 × 5 × 21 and 1 × 2 × 2 × 8 × 13", "1 × 2 × 5 × 29 and 1 × 2 × 3 × 8 × 13"]
     assert trace.unrecorded == {
@@ -135,7 +135,7 @@ def test_weights_that_the_library_returns_in_no_known_form_are_named(
 
 def test_a_stream_beside_that_of_the_tokens_is_named(tmp_path: Path) -> None:
     """ProphetNet predicts from a separate stream, whose weights are 2 streams × 3 queries × 6 keys."""
-    trace = opened(tmp_path, PROPHET_NET).run(TEXT, "21 23")
+    trace = open_scope(tmp_path, PROPHET_NET).run(TEXT, "21 23")
     named = {name for name in trace.unrecorded if name.endswith("self_attn (2)")}
     assert named == {f"prophetnet.decoder.layers.{i}.self_attn (2)" for i in range(2)}
     reasons = {trace.unrecorded[name] for name in named}
@@ -145,7 +145,7 @@ def test_a_stream_beside_that_of_the_tokens_is_named(tmp_path: Path) -> None:
 
 def test_if_one_pass_and_single_steps_disagree_the_story_says_so(tmp_path: Path) -> None:
     """The model's positions fall into buckets whose bounds depend on the length of the row."""
-    scope = opened(tmp_path, PROPHET_NET)
+    scope = open_scope(tmp_path, PROPHET_NET)
     given = (20, 21, 22, 23, 24, 25)
     trace = scope.run(TEXT, " ".join(map(str, given)))
     inputs, (start, *target) = (trace.streams[name].ids for name in ("source", "target"))
@@ -171,7 +171,7 @@ def test_if_one_pass_and_single_steps_disagree_the_story_says_so(tmp_path: Path)
 
 
 def test_a_text_that_does_not_fit_at_all_is_refused_at_its_field(tmp_path: Path) -> None:
-    scope = opened(tmp_path, FUNNEL)
+    scope = open_scope(tmp_path, FUNNEL)
     scope.model.misfits = dict.fromkeys(scope.run(TEXT).attention, "they are of blocks")
     with pytest.raises(InputError, match="its attention cannot be shown") as error:
         scope.run(TEXT)
@@ -179,7 +179,7 @@ def test_a_text_that_does_not_fit_at_all_is_refused_at_its_field(tmp_path: Path)
 
 
 def test_a_row_with_a_sink_is_checked_to_sum_to_at_most_1(tmp_path: Path) -> None:
-    scope = opened(tmp_path, GPT_OSS)
+    scope = open_scope(tmp_path, GPT_OSS)
     module = transformers.GptOssForCausalLM.from_pretrained(tmp_path, attn_implementation="eager")
     trace = scope.run(TEXT)
     with torch.no_grad():

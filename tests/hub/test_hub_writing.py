@@ -39,7 +39,7 @@ CASES: dict[str, tuple[str, dict[str, Any], tuple[int | None, int | None]]] = {
 }
 
 
-def opened(folder: Path, architecture: str, says: dict[str, Any]) -> Scope:
+def open_scope(folder: Path, architecture: str, says: dict[str, Any]) -> Scope:
     case = BY_NAME[architecture]
     module = replace(case, sizes=case.sizes | UNENDED).make()
     for name, value in says.items():
@@ -51,7 +51,7 @@ def opened(folder: Path, architecture: str, says: dict[str, Any]) -> Scope:
 @pytest.fixture(scope="module")
 def plain(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Scope]:
     """A function that opens an architecture whose folder has no generation settings, on first use."""
-    return functools.cache(lambda name: opened(tmp_path_factory.mktemp("plain"), name, {}))
+    return functools.cache(lambda name: open_scope(tmp_path_factory.mktemp("plain"), name, {}))
 
 
 def generated(scope: Scope, given: tuple[int, ...], **how: Any) -> list[int]:
@@ -75,7 +75,7 @@ def greedy(scope: Scope, given: tuple[int, ...]) -> list[int]:
 @unchecked()
 def test_greedy_text_equals_that_of_generate(tmp_path: Path, name: str) -> None:
     architecture, says, (first, last) = CASES[name]
-    scope = opened(tmp_path, architecture, says)
+    scope = open_scope(tmp_path, architecture, says)
     given = scope.input_ids(GIVEN)
     own = greedy(scope, given)
     assert own == generated(scope, given)
@@ -98,7 +98,7 @@ def test_a_text_ends_at_the_same_token_alone_and_beside_a_longer_one(
     tmp_path: Path, architecture: str
 ) -> None:
     """Its last token is forced at its own limit: twice its length plus 20."""
-    scope = opened(tmp_path, architecture, {"forced_eos_token_id": 2})
+    scope = open_scope(tmp_path, architecture, {"forced_eos_token_id": 2})
     texts = [(GIVEN,), ("5 9 3",), ("7 8",)]
     for (text,), trace in zip(texts, scope.run_each(texts), strict=True):
         row = trace.streams["target"].ids
@@ -115,10 +115,14 @@ def test_each_of_several_end_tokens_ends_a_text(
     tmp_path: Path, architecture: str, says: dict[str, Any]
 ) -> None:
     """A token that the model generates is made one of them, after one that it does not generate."""
-    free = greedy(plain := opened(tmp_path / "plain", architecture, says), plain.input_ids(GIVEN))
+    free = greedy(
+        plain := open_scope(tmp_path / "plain", architecture, says), plain.input_ids(GIVEN)
+    )
     at = next(i for i in range(1, MOST) if free[i] not in free[:i])
     unused = next(i for i in range(3, 53) if i not in free)
-    scope = opened(tmp_path / "several", architecture, says | {"eos_token_id": [unused, free[at]]})
+    scope = open_scope(
+        tmp_path / "several", architecture, says | {"eos_token_id": [unused, free[at]]}
+    )
     given = scope.input_ids(GIVEN)
     own = greedy(scope, given)
     assert own == generated(scope, given) == free[: at + 1]
@@ -128,7 +132,7 @@ def test_each_of_several_end_tokens_ends_a_text(
 
 def test_a_typed_target_begins_like_every_text_of_the_model(tmp_path: Path) -> None:
     """So a generated text has the same probabilities when it is typed."""
-    scope = opened(tmp_path, "MarianMTModel", {"forced_bos_token_id": 31})
+    scope = open_scope(tmp_path, "MarianMTModel", {"forced_bos_token_id": 31})
     written = scope.run(GIVEN)
     row = written.streams["target"]
     assert row.ids[:2] == (scope.config.start_id, 31)
@@ -156,7 +160,7 @@ def test_a_suppressed_token_is_not_generated(
     if setting == "min_length" and plain(architecture).model.continues:  # the prompt counts too
         least += len(given)
     ended = {setting: least, "eos_token_id": [free[0], 52]}
-    scope = opened(
+    scope = open_scope(
         tmp_path / "barred", architecture, ended if "min" in setting else {setting: says}
     )
     own = greedy(scope, given)
@@ -194,7 +198,7 @@ def test_settings_that_depend_on_the_text_are_those_of_generate(
     given = plain(architecture).input_ids(GIVEN)
     free = greedy(plain(architecture), given)
     says = BY_TEXT[name](free, list(given))
-    scope = opened(tmp_path / "changed", architecture, says)
+    scope = open_scope(tmp_path / "changed", architecture, says)
     assert scope.model.not_applied == ()
     steps = list(models.decoding.greedy(scope.model, given, max_new=MOST))
     own = [step.token for step in steps]
@@ -235,7 +239,7 @@ def test_a_row_that_has_ended_does_not_change_the_others(
     rows = given, given[::-1]
     free = [[s.token for s in models.decoding.greedy(free_model, row)] for row in rows]
     end = next(i for i in free[1] if i not in free[0][:20])
-    scope = opened(tmp_path / "ended", architecture, {"eos_token_id": [52, end]})
+    scope = open_scope(tmp_path / "ended", architecture, {"eos_token_id": [52, end]})
     alone = [[s.token for s in models.decoding.greedy(scope.model, row)] for row in rows]
     ends = scope.model.end_ids
     assert models.decoding.greedy_batch(scope.model, torch.tensor(rows)) == [
@@ -250,7 +254,7 @@ def test_a_beam_is_scored_by_the_settings_and_keeps_the_models_own_sum(
 ) -> None:
     penalty = 1.3 if architecture == "GPT2LMHeadModel" else 2.0
     says = {"repetition_penalty": penalty, "no_repeat_ngram_size": 2}
-    scope = opened(tmp_path, architecture, says)
+    scope = open_scope(tmp_path, architecture, says)
     given = scope.input_ids(GIVEN)
     steps = list(models.decoding.beam(scope.model, given, width=3, alpha=0.6, max_new=6))
     opening = scope.model.opening(torch.tensor([given]))[0].tolist()
@@ -277,7 +281,7 @@ def test_a_token_is_sampled_from_those_that_the_settings_leave(
     """In the picture's orange frames, a suppressed token has 0, though the model gives it a probability."""
     given = plain("MarianMTModel").input_ids(GIVEN)
     barred = greedy(plain("MarianMTModel"), given)[0]
-    scope = opened(tmp_path / "barred", "MarianMTModel", {"suppress_tokens": [barred]})
+    scope = open_scope(tmp_path / "barred", "MarianMTModel", {"suppress_tokens": [barred]})
     method = runs.Method("sample", temperature=0.7, top_k=5, max_new=MOST, seed=3)
     run = runs.autoregressive(scope.model, given, method).run
     drawn = torch.stack([method.filtered(row) for row in run.choices]).exp()
@@ -311,7 +315,7 @@ HOSTILE: list[dict[str, Any]] = [
 @pytest.mark.parametrize("says", HOSTILE, ids=str)
 @unchecked()
 def test_settings_that_cannot_be_applied_are_named(tmp_path: Path, says: dict[str, Any]) -> None:
-    opened(tmp_path, "MarianMTModel", {})
+    open_scope(tmp_path, "MarianMTModel", {})
     path = tmp_path / "generation_config.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | says))
     scope = models.load(tmp_path, device="cpu")
@@ -329,7 +333,7 @@ def test_each_source_of_a_batch_has_its_own_tokens(
     unchanged = plain(architecture)
     given = [GIVEN, GIVEN[6:], "5 5"]
     says = BY_TEXT[name](greedy(unchanged, unchanged.input_ids(GIVEN)), [])
-    scope = opened(tmp_path / "changed", architecture, says)
+    scope = open_scope(tmp_path / "changed", architecture, says)
     together = [
         trace.streams["target"].ids for trace in scope.run_each([(text,) for text in given])
     ]
@@ -344,7 +348,7 @@ def test_if_the_settings_bar_every_token_the_models_own_logits_count(
     plain: Callable[[str], Scope], tmp_path: Path, architecture: str
 ) -> None:
     unchanged = plain(architecture)
-    scope = opened(tmp_path / "barred", architecture, {"suppress_tokens": list(range(53))})
+    scope = open_scope(tmp_path / "barred", architecture, {"suppress_tokens": list(range(53))})
     given = scope.input_ids(GIVEN)
     assert greedy(scope, given) == greedy(unchanged, given)
     for how in ("sample", "beam"):
@@ -357,19 +361,19 @@ def test_if_the_settings_bar_every_token_the_models_own_logits_count(
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_a_model_without_settings_has_no_processor(tmp_path: Path, architecture: str) -> None:
-    model = opened(tmp_path, architecture, {}).model
+    model = open_scope(tmp_path, architecture, {}).model
     assert model.logits_processor(torch.tensor([[5, 6]]), 1) is None
 
 
 def test_an_n_gram_longer_than_the_source_bars_nothing(tmp_path: Path) -> None:
     says = {"encoder_no_repeat_ngram_size": 10**9, "no_repeat_ngram_size": 10**9}
-    scope = opened(tmp_path, "MarianMTModel", says)
+    scope = open_scope(tmp_path, "MarianMTModel", says)
     assert greedy(scope, scope.input_ids(GIVEN))
 
 
 def test_settings_that_are_not_applied_are_named(tmp_path: Path) -> None:
     says = {"exponential_decay_length_penalty": [0, 3.0], "guidance_scale": 1.5}
-    scope = opened(tmp_path / "named", "MarianMTModel", says)
+    scope = open_scope(tmp_path / "named", "MarianMTModel", says)
     named = ("exponential_decay_length_penalty", "guidance_scale")
     assert scope.model.not_applied == named
     given = scope.input_ids(GIVEN)
@@ -423,7 +427,7 @@ def test_suppressed_tokens_are_those_of_generate(
 
 
 def test_a_text_leaves_room_for_the_tokens_that_the_model_adds(tmp_path: Path) -> None:
-    scope = opened(tmp_path, "MarianMTModel", {"forced_bos_token_id": 31})
+    scope = open_scope(tmp_path, "MarianMTModel", {"forced_bos_token_id": 31})
     limit = scope.model.stream_limit("target")
     for n in (limit - 1, limit, 2 * limit):
         texts = (GIVEN, " ".join(["7"] * n))

@@ -51,7 +51,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return {name: root / name for name in (*SHOWN, "ViTModel", "CLIPVisionModel")}
 
 
-def opened(folder: Path) -> Scope:
+def open_scope(folder: Path) -> Scope:
     return models.load(folder, device="cpu")
 
 
@@ -65,7 +65,7 @@ def library(folder: Path, name: str, image: Any) -> Any:
 
 @pytest.mark.parametrize("name", list(SHOWN))
 def test_weights_and_logits_are_the_librarys(folders: dict[str, Path], name: str) -> None:
-    scope = opened(folders[name])
+    scope = open_scope(folders[name])
     for chosen in EXAMPLES:
         trace = scope.run(example(chosen))
         made = library(folders[name], name, models.images.decoded(example(chosen)))
@@ -83,7 +83,7 @@ def test_weights_and_logits_are_the_librarys(folders: dict[str, Path], name: str
 
 @pytest.mark.parametrize("name", list(SHOWN))
 def test_the_tokens_are_named_by_what_they_read(folders: dict[str, Path], name: str) -> None:
-    scope = opened(folders[name])
+    scope = open_scope(folders[name])
     before, position = SHOWN[name]
     row = scope.run(example()).streams["patches"]
     assert isinstance(row, PatchRow)
@@ -95,7 +95,7 @@ def test_the_tokens_are_named_by_what_they_read(folders: dict[str, Path], name: 
 def test_every_token_that_reads_no_patch_is_labelled_special(
     folders: dict[str, Path], name: str
 ) -> None:
-    scope = opened(folders[name])
+    scope = open_scope(folders[name])
     row = scope.run(scope.examples[0]).streams["patches"]
     n_before = len(row.grid.before)
     shown = labels(row)
@@ -108,7 +108,9 @@ def test_its_summary_names_the_special_tokens(folders: dict[str, Path]) -> None:
         ("DeiTForImageClassification", "18 tokens; [CLS] 0, [distillation] 1"),
         ("SiglipForImageClassification", "16 tokens; no special tokens"),
     ):
-        assert f"\ntokenizer\n  PatchTokenizer: {tokens}" in model_summary(opened(folders[name]))
+        assert f"\ntokenizer\n  PatchTokenizer: {tokens}" in model_summary(
+            open_scope(folders[name])
+        )
 
 
 @pytest.mark.parametrize("name", [VIT, "Dinov2WithRegistersForImageClassification", "SiglipForImageClassification"])  # fmt: skip
@@ -116,7 +118,7 @@ def test_the_named_patch_is_the_one_that_reads_these_pixels(
     folders: dict[str, Path], name: str
 ) -> None:
     """A different route than the gradient: other pixels within one patch change the first key of that patch alone."""
-    scope = opened(folders[name])
+    scope = open_scope(folders[name])
     row = scope.run(example()).streams["patches"]
     for token, label in enumerate(row.tokens):
         if (place := row.grid.patch(token)) is None:
@@ -136,7 +138,7 @@ def test_the_named_patch_is_the_one_that_reads_these_pixels(
 def test_a_painted_cell_has_no_weight_and_the_library_gives_the_same_answer_without_it(
     folders: dict[str, Path], name: str
 ) -> None:
-    scope = opened(folders[name])
+    scope = open_scope(folders[name])
     cells = tuple(cell for cell in CELLS if max(cell) < len(scope.model.grid.tokens))
     plain = scope.run(example())
     painted = scope.run(example(), edits=for_kinds(self=MaskChange(block=cells)))
@@ -168,7 +170,7 @@ def _masked_by_hand(folder: Path, name: str, pixels: torch.Tensor, cells: Any) -
 
 
 def test_recording_does_not_change_a_bit_of_the_answer(folders: dict[str, Path]) -> None:
-    scope = opened(folders[VIT])
+    scope = open_scope(folders[VIT])
     row = scope.run(example()).streams["patches"]
     with torch.no_grad():
         alone = scope.model.module(pixel_values=row.pixels[None]).logits[0]
@@ -178,7 +180,7 @@ def test_recording_does_not_change_a_bit_of_the_answer(folders: dict[str, Path])
 
 def test_the_layers_add_up_and_the_lens_ends_in_the_answer(folders: dict[str, Path]) -> None:
     for name in (VIT, "DeiTForImageClassification", "ViTMSNForImageClassification"):
-        scope = opened(folders[name])
+        scope = open_scope(folders[name])
         assert len(scope.model.sublayers) == 4
         assert scope.model.read_outputs == ("classes",)
         trace = scope.run(example())
@@ -187,8 +189,8 @@ def test_the_layers_add_up_and_the_lens_ends_in_the_answer(folders: dict[str, Pa
         logits = scope.model.readout(state[0, scope.model.position], "classes")
         torch.testing.assert_close(logits, trace.outputs["classes"].logits, atol=2e-5, rtol=1e-5)
     for name in ("IJepaForImageClassification", "SiglipForImageClassification", "CLIPVisionModel"):
-        assert len(opened(folders[name]).model.sublayers) == 4
-    pooled = opened(folders["BeitForImageClassification"])
+        assert len(open_scope(folders[name]).model.sublayers) == 4
+    pooled = open_scope(folders["BeitForImageClassification"])
     assert pooled.model.read_outputs == ()
 
 
@@ -205,7 +207,7 @@ def test_position_vectors_are_those_that_the_library_adds(
     folders: dict[str, Path], name: str
 ) -> None:
     """A different route than the gradient: without them, the first vectors differ by exactly these numbers."""
-    model = opened(folders[name]).model
+    model = open_scope(folders[name]).model
     assert model.order_source == NOT_ADDED.get(name, "vectors")
     assert (model.positions is not None) == (name in ADDED or name.startswith("CLIP"))
     if name not in ADDED:
@@ -222,7 +224,7 @@ def test_position_vectors_are_those_that_the_library_adds(
 
 def test_position_vectors_that_are_looked_up_are_shown(folders: dict[str, Path]) -> None:
     """CLIP normalises the sum before its first layer, so that the gradient does not reveal it."""
-    scope = opened(folders["CLIPVisionModel"])
+    scope = open_scope(folders["CLIPVisionModel"])
     learned = scope.model.module.get_parameter("embeddings.position_embedding.weight")
     assert torch.equal(scope.model.positions.table, learned)
     trace = scope.run(example())
@@ -231,7 +233,7 @@ def test_position_vectors_that_are_looked_up_are_shown(folders: dict[str, Path])
 
 
 def test_a_head_can_be_switched_off(folders: dict[str, Path]) -> None:
-    scope = opened(folders[VIT])
+    scope = open_scope(folders[VIT])
     site = next(iter(scope.run(example()).attention))
     off = scope.run(example(), edits=[HeadOff(Where(site=site, heads=(1,)))])
     plain = scope.run(example())
@@ -240,7 +242,7 @@ def test_a_head_can_be_switched_off(folders: dict[str, Path]) -> None:
 
 @pytest.mark.parametrize("name", ["ViTModel", "CLIPVisionModel"])
 def test_a_model_without_classes_shows_its_attention(folders: dict[str, Path], name: str) -> None:
-    scope = opened(folders[name])
+    scope = open_scope(folders[name])
     trace = scope.run(example())
     made = library(folders[name], name, models.images.decoded(example()))
     for site, wanted in zip(trace.attention.values(), made.attentions, strict=True):
@@ -248,7 +250,7 @@ def test_a_model_without_classes_shows_its_attention(folders: dict[str, Path], n
 
 
 def test_two_images_with_one_name_are_never_mixed_up(folders: dict[str, Path]) -> None:
-    scope = opened(folders[VIT])
+    scope = open_scope(folders[VIT])
     first, other = (example(name) for name in EXAMPLES[:2])
     same_name = ImageFile(str(first), other.content)
     rows = [scope.encode(file)["patches"] for file in (first, other, same_name)]
@@ -271,7 +273,7 @@ def test_the_first_query_shown_is_the_middle_patch_or_the_answering_token() -> N
 
 def test_the_image_drawn_is_the_one_that_was_read(folders: dict[str, Path]) -> None:
     """The image restored from the model's pixels equals the file resized by Pillow alone."""
-    scope = opened(folders[VIT])
+    scope = open_scope(folders[VIT])
     row = scope.run(example()).streams["patches"]
     small = models.images.decoded(example()).resize((20, 20), resample=2)
     wanted = torch.tensor(np.asarray(small)) / 255
@@ -281,7 +283,7 @@ def test_the_image_drawn_is_the_one_that_was_read(folders: dict[str, Path]) -> N
 def test_a_patch_is_drawn_over_the_pixels_that_it_reads(tmp_path: Path) -> None:
     """23 × 23 pixels are 2 × 2 patches of 9; changing a pixel changes the key of its patch alone."""
     save(VIT, tmp_path, 23, image_size=23, patch_size=9)
-    scope = opened(tmp_path)
+    scope = open_scope(tmp_path)
     row = scope.run(example()).streams["patches"]
     small = models.images.decoded(example()).resize((23, 23), resample=2)
     cut = torch.tensor(np.asarray(small))[:18, :18] / 255
@@ -305,7 +307,7 @@ def test_a_patch_is_drawn_over_the_pixels_that_it_reads(tmp_path: Path) -> None:
 @pytest.mark.parametrize("value", ["circle and square", "/etc/passwd", [1, 2], None])
 def test_only_an_image_file_is_read(folders: dict[str, Path], value: Any) -> None:
     with pytest.raises(InputError, match="image") as error:
-        opened(folders[VIT]).run(value)
+        open_scope(folders[VIT]).run(value)
     assert error.value.field == "image"
 
 
@@ -327,7 +329,7 @@ def test_a_model_without_a_grid_of_patches_is_refused_with_the_reason(
 ) -> None:
     save(name, tmp_path, 32 if name.startswith("Swin") else 20)
     with pytest.raises(CheckpointError, match=REFUSED[name]) as error:
-        opened(tmp_path)
+        open_scope(tmp_path)
     assert "object has no attribute" not in str(error.value)
 
 
@@ -356,18 +358,18 @@ def test_a_hostile_preprocessor_is_refused(how: str, tmp_path: Path) -> None:
     changes, message = HOSTILE[how]
     save(VIT, tmp_path)
     with pytest.raises(CheckpointError, match=message):
-        opened(rewritten(tmp_path, **changes))
+        open_scope(rewritten(tmp_path, **changes))
 
 
 def test_without_a_preprocessor_nothing_is_guessed(tmp_path: Path) -> None:
     save(VIT, tmp_path)
     (tmp_path / PREPROCESSOR).unlink()
     with pytest.raises(CheckpointError, match=f"{PREPROCESSOR} is missing"):
-        opened(tmp_path)
+        open_scope(tmp_path)
 
 
 def test_other_preprocessing_changes_the_fingerprint(tmp_path: Path) -> None:
     save(VIT, tmp_path)
-    first = opened(tmp_path).fingerprint
-    assert opened(tmp_path).fingerprint == first
-    assert opened(rewritten(tmp_path, image_mean=[0.4, 0.5, 0.5])).fingerprint != first
+    first = open_scope(tmp_path).fingerprint
+    assert open_scope(tmp_path).fingerprint == first
+    assert open_scope(rewritten(tmp_path, image_mean=[0.4, 0.5, 0.5])).fingerprint != first

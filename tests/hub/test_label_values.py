@@ -47,7 +47,7 @@ JUDGED = {"problem_type": "multi_label_classification"}
 XLNET = {"d_model": 22, "n_head": 2, "n_layer": 2, "d_inner": 31, "summary_type": "mean"}
 
 
-def opened(folder: Path, n: int, problem: str | None = None, **sizes: object) -> Scope:
+def open_scope(folder: Path, n: int, problem: str | None = None, **sizes: object) -> Scope:
     config = transformers.BertConfig(
         **_WIDE | {"vocab_size": 97}, num_labels=n, problem_type=problem,
         **({"id2label": dict(enumerate(NAMES))} if n == len(NAMES) else {}), **sizes,
@@ -72,7 +72,7 @@ def logits(scope: Scope, trace: models.Trace) -> torch.Tensor:
 
 
 def test_one_number_is_not_shown_as_a_class_of_100_percent(tmp_path: Path) -> None:
-    scope = opened(tmp_path, 1)
+    scope = open_scope(tmp_path, 1)
     trace = scope.run(*TEXTS)
     output, (wanted,) = first_output(trace), logits(scope, trace).tolist()
     assert isinstance(output, RegressionValues)
@@ -93,7 +93,7 @@ def test_one_number_is_not_shown_as_a_class_of_100_percent(tmp_path: Path) -> No
 
 
 def test_labels_judged_one_by_one_have_their_sigmoid(tmp_path: Path) -> None:
-    scope = opened(tmp_path, 4, "multi_label_classification")
+    scope = open_scope(tmp_path, 4, "multi_label_classification")
     trace = scope.run(TEXTS[0])
     output, wanted = first_output(trace), logits(scope, trace)
     assert isinstance(output, MultiLabelProbabilities)
@@ -113,7 +113,7 @@ def test_labels_judged_one_by_one_have_their_sigmoid(tmp_path: Path) -> None:
 
 
 def test_judged_labels_are_drawn_with_the_row_that_they_are_read_from(tmp_path: Path) -> None:
-    scope = opened(tmp_path, 4, "multi_label_classification")
+    scope = open_scope(tmp_path, 4, "multi_label_classification")
     trace = scope.run(*TEXTS)
     p = 1 / (1 + (-logits(scope, trace).double()).exp())
     drawn = task_payloads(CurrentRun(scope, trace), CHOICES)
@@ -161,7 +161,7 @@ def test_of_many_labels_the_most_probable_are_listed() -> None:
 
 
 def test_numbers_of_a_regression_are_not_shown_as_probabilities(tmp_path: Path) -> None:
-    scope = opened(tmp_path, 4, "regression")
+    scope = open_scope(tmp_path, 4, "regression")
     trace = scope.run(TEXTS[0])
     numbers = [f"{v:.3f}".replace("-", "−") for v in logits(scope, trace).tolist()]
     pairs = ", ".join(f"{name} {v}" for name, v in zip(NAMES, numbers, strict=True))
@@ -177,7 +177,7 @@ def test_a_label_whose_name_is_blank_has_its_number() -> None:
 
 @pytest.mark.parametrize("problem", [None, "single_label_classification"])
 def test_classes_that_softmax_compares_stay_classes(tmp_path: Path, problem: str | None) -> None:
-    scope = opened(tmp_path, 4, problem)
+    scope = open_scope(tmp_path, 4, problem)
     output = first_output(scope.run(TEXTS[0]))
     assert isinstance(output, ClassProbabilities)
     assert float(output.probabilities.sum()) == pytest.approx(1)
@@ -194,7 +194,7 @@ def two_answers(values: torch.Tensor) -> torch.Tensor:
 
 
 def test_each_judged_label_is_a_decision_that_heads_influence(tmp_path: Path) -> None:
-    scope = opened(tmp_path, 4, "multi_label_classification")
+    scope = open_scope(tmp_path, 4, "multi_label_classification")
     trace = scope.run(*TEXTS)
     run, wanted = CurrentRun(scope, trace), logits(scope, trace)
     offered, p = decisions(trace), two_answers(wanted)
@@ -239,7 +239,7 @@ def test_each_judged_label_is_a_decision_that_heads_influence(tmp_path: Path) ->
 
 
 def test_masks_compares_the_judged_labels_that_held_before(tmp_path: Path) -> None:
-    scope = opened(tmp_path, 4, "multi_label_classification")
+    scope = open_scope(tmp_path, 4, "multi_label_classification")
     before = scope.run(*TEXTS)
     after = scope.run(
         *TEXTS,
@@ -260,7 +260,7 @@ def test_masks_compares_the_judged_labels_that_held_before(tmp_path: Path) -> No
 
 
 def test_the_followed_output_is_named_as_in_the_run(tmp_path: Path) -> None:
-    judged = opened(tmp_path, 4, "multi_label_classification").run(*TEXTS)
+    judged = open_scope(tmp_path, 4, "multi_label_classification").run(*TEXTS)
     output = first_output(judged)
     choices = ChoiceProbabilities("text", None, NAMES, output.values)
     shipped = [models.load(name, device="cpu") for name in ("gpt-sentiment", "dates")]
@@ -273,13 +273,13 @@ def test_the_followed_output_is_named_as_in_the_run(tmp_path: Path) -> None:
 
 
 def test_a_judged_label_is_patched_from_the_same_label_of_another_text(tmp_path: Path) -> None:
-    scope = opened(tmp_path, 4, "multi_label_classification")
+    scope = open_scope(tmp_path, 4, "multi_label_classification")
     this, other = scope.run(TEXTS[0]), scope.run("She")
     assert [_other_row(this, other, row) for row in range(4)] == [0, 1, 2, 3]
 
 
 def test_labels_that_are_read_from_several_tokens_have_no_row(tmp_path: Path) -> None:
-    trace = opened(tmp_path, 4, "multi_label_classification").run(*TEXTS)
+    trace = open_scope(tmp_path, 4, "multi_label_classification").run(*TEXTS)
     several = replace(first_output(trace), position=None)
     trace = replace(trace, outputs={"classes": several})
     with pytest.raises(ValueError, match="read from several tokens"):
@@ -287,7 +287,7 @@ def test_labels_that_are_read_from_several_tokens_have_no_row(tmp_path: Path) ->
 
 
 def test_the_sentence_on_several_labels_is_in_the_plural(tmp_path: Path) -> None:
-    trace = opened(tmp_path, 4, "multi_label_classification").run(*TEXTS)
+    trace = open_scope(tmp_path, 4, "multi_label_classification").run(*TEXTS)
     before = compare_outputs(trace, trace)
     for n, noun in ((1, "label"), (4, "labels")):
         names = [Label(name) for name in before.names[:n]]

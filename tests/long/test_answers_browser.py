@@ -33,7 +33,7 @@ def scopes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Scope]:
     return found
 
 
-def opened(page: Page, scope: Scope, ready: str, **asked: str) -> None:
+def open_page(page: Page, scope: Scope, ready: str, **asked: str) -> None:
     go(
         page,
         "task",
@@ -45,7 +45,7 @@ def opened(page: Page, scope: Scope, ready: str, **asked: str) -> None:
     )
 
 
-def shown(page: Page, selector: str, name: str) -> list[float]:
+def shown_numbers(page: Page, selector: str, name: str) -> list[float]:
     return [
         float(value)
         for value in page.locator(selector).evaluate_all(
@@ -62,7 +62,7 @@ def test_a_click_hides_a_token_and_types_nothing(
     shared_page: Page, scopes: dict[str, Scope]
 ) -> None:
     scope = scopes["pretraining"]
-    opened(shared_page, scope, ".guesses", text=FIRST, second_text=SECOND)
+    open_page(shared_page, scope, ".guesses", text=FIRST, second_text=SECOND)
     chips, box = (
         shared_page.locator(".guesses .row .place"),
         shared_page.get_by_role("textbox", name="Text (type [MASK] to hide a word)"),
@@ -86,11 +86,11 @@ def test_a_click_hides_a_token_and_types_nothing(
         wanted += [
             float(p[i, token]) for token in best + [own[position]] * (own[position] not in best)
         ]
-    assert shown(shared_page, ".guesses .bar", "p") == pytest.approx(wanted, rel=1e-4)
+    assert shown_numbers(shared_page, ".guesses .bar", "p") == pytest.approx(wanted, rel=1e-4)
     rows = trace.attention[SITE].weights(HEAD)[[2, 5]].flatten().tolist()
-    assert shown(shared_page, ".guesses .read", "weight") == pytest.approx(rows, abs=1e-6)
+    assert shown_numbers(shared_page, ".guesses .read", "weight") == pytest.approx(rows, abs=1e-6)
     follows = trace.outputs["next sentence"].logits.double().softmax(-1).tolist()
-    assert shown(shared_page, ".pair .bar", "p") == pytest.approx(follows, rel=1e-4)
+    assert shown_numbers(shared_page, ".pair .bar", "p") == pytest.approx(follows, rel=1e-4)
     back(shared_page)  # one press per token
     shared_page.wait_for_selector(".guesses[data-hidden='2']")
     chips.nth(2).click()
@@ -104,7 +104,7 @@ def test_a_question_is_answered_while_it_is_typed(
     shared_page: Page, scopes: dict[str, Scope]
 ) -> None:
     scope = scopes["span"]
-    opened(shared_page, scope, ".span", question="Where is", context=CONTEXT)
+    open_page(shared_page, scope, ".span", question="Where is", context=CONTEXT)
     box = shared_page.get_by_role("textbox", name="Question (type here)")
     box.press("End")
     box.press_sequentially(" Mary?")
@@ -122,12 +122,12 @@ def test_a_question_is_answered_while_it_is_typed(
         if segment and offset
     ]
     spans = sorted((start[a] + end[b] for a in inside for b in inside if a <= b), reverse=True)
-    assert shown(shared_page, ".span .bar", "p") == pytest.approx(
+    assert shown_numbers(shared_page, ".span .bar", "p") == pytest.approx(
         [math.exp(log_p) for log_p in spans[:5]], rel=1e-4
     )
     expect(shared_page.locator(".span .context mark")).to_have_text(trace.output)
     rows = trace.attention[SITE].weights(HEAD)[output.start].tolist()
-    assert shown(
+    assert shown_numbers(
         shared_page, ".span .readings section:first-child .read", "weight"
     ) == pytest.approx(rows, abs=1e-6)
     figure = shared_page.locator(".span figure")

@@ -19,7 +19,7 @@ def dates() -> Scope:
     return models.load("dates", device="cpu")
 
 
-def opened(page: Page, **params: str) -> None:
+def open_page(page: Page, **params: str) -> None:
     """Open the page at this link."""
     link = {"checkpoint": "dates", "source": SOURCE, "site": SITE, "head": str(HEAD), **params}
     picture = ".beam" if params.get("decoding-how") == "beam" else ".stepper"
@@ -76,7 +76,7 @@ def at(page: Page, step: int) -> None:
 def test_every_step_of_the_slider_shows_the_numbers_of_models(
     shared_page: Page, dates: Scope
 ) -> None:
-    opened(shared_page, target="2020-03-05")
+    open_page(shared_page, target="2020-03-05")
     parallel, serial = runs(dates, Method(), "2020-03-05")
     shared_page.locator(".stepper .slider").focus()
     for i in range(len(serial)):
@@ -93,7 +93,7 @@ def test_every_step_of_the_slider_shows_the_numbers_of_models(
 def test_a_forced_token_is_written_and_decoding_continues_from_it(
     shared_page: Page, dates: Scope
 ) -> None:
-    opened(shared_page, step="4")
+    open_page(shared_page, step="4")
     at(shared_page, 4)
     parallel, serial = runs(dates, Method())
     compare(shared_page, "serial", serial, 3)
@@ -119,7 +119,7 @@ def test_a_forced_token_is_written_and_decoding_continues_from_it(
 
 def test_a_pasted_link_shows_the_same(page: Page, dates: Scope) -> None:
     (other,) = dates.tokenizer.encode("0").ids
-    opened(
+    open_page(
         page,
         step="6",
         force=f"4:{other}",
@@ -131,7 +131,7 @@ def test_a_pasted_link_shows_the_same(page: Page, dates: Scope) -> None:
 
 
 def test_play_runs_to_the_end_and_shows_its_position(shared_page: Page) -> None:
-    opened(shared_page, step="9")
+    open_page(shared_page, step="9")
     at(shared_page, 9)
     shared_page.locator(".stepper .play").click()
     expect(shared_page.locator(".stepper .play")).to_contain_text("Pause")
@@ -141,7 +141,7 @@ def test_play_runs_to_the_end_and_shows_its_position(shared_page: Page) -> None:
 
 
 def test_the_cache_is_counted_step_by_step(shared_page: Page) -> None:
-    opened(shared_page, step="5")
+    open_page(shared_page, step="5")
     at(shared_page, 5)
     boxes = {
         name: shared_page.locator(f".keys .{name} .boxes") for name in ("with", "without", "cross")
@@ -152,7 +152,7 @@ def test_the_cache_is_counted_step_by_step(shared_page: Page) -> None:
 
 
 def test_a_click_on_a_position_goes_there(shared_page: Page) -> None:
-    opened(shared_page)
+    open_page(shared_page)
     at(shared_page, 1)
     shared_page.locator(".lanes .pad").nth(6).click()
     at(shared_page, 7)
@@ -160,7 +160,7 @@ def test_a_click_on_a_position_goes_there(shared_page: Page) -> None:
 
 
 def test_a_node_of_the_beam_shows_its_attention(shared_page: Page, dates: Scope) -> None:
-    opened(shared_page, **{"decoding-how": "beam", "decoding-width": "3"})
+    open_page(shared_page, **{"decoding-how": "beam", "decoding-width": "3"})
     source = dates.encode(source=SOURCE)["source"].ids
     steps = decoding_runs.autoregressive(dates.model, source, Method("beam", width=3)).beam
     shared_page.wait_for_selector(".beam[data-painted]")

@@ -47,7 +47,7 @@ def url_parameters(folder: Path, **params: str) -> dict[str, str]:
     return {"checkpoint": str(folder), "source": TEXT, **link}
 
 
-def opened(page: Page, folder: Path, ready: str = ".maps[data-painted]", **params: str) -> None:
+def open_page(page: Page, folder: Path, ready: str = ".maps[data-painted]", **params: str) -> None:
     """Open the page at this link."""
     go(page, "from-rnn", ready, **url_parameters(folder, **params))
 
@@ -76,7 +76,7 @@ def point(page: Page, which: int, row: int, column: int) -> dict:
 
 
 def test_a_cell_shows_its_exact_norm_in_every_layer(shared_page, checkpoint):
-    opened(shared_page, checkpoint)
+    open_page(shared_page, checkpoint)
     for which, kind in enumerate(LAYER_KINDS):
         norms = computed(checkpoint, kind).norms
         told = point(shared_page, which, 4, 1)
@@ -93,7 +93,7 @@ def test_a_cell_shows_its_exact_norm_in_every_layer(shared_page, checkpoint):
 
 
 def test_typing_and_the_controls_redraw(shared_page, checkpoint):
-    opened(shared_page, checkpoint)
+    open_page(shared_page, checkpoint)
     shared_page.locator(".st-key-source textarea").fill("edcbabc")
     in_url(shared_page, "source", "edcbabc")
     expect(shared_page.locator(".maps")).to_have_attribute("data-rows", "8")
@@ -107,7 +107,7 @@ def test_typing_and_the_controls_redraw(shared_page, checkpoint):
 
 
 def test_a_long_text_keeps_the_picture_and_says_why(shared_page, checkpoint):
-    opened(shared_page, checkpoint)
+    open_page(shared_page, checkpoint)
     shared_page.locator(".st-key-source textarea").fill("ab" * 40)
     expect(shared_page.get_by_text("This sentence has 81 tokens")).to_be_visible()
     assert point(shared_page, 0, 4, 1)["value"] == pytest.approx(
@@ -116,7 +116,7 @@ def test_a_long_text_keeps_the_picture_and_says_why(shared_page, checkpoint):
 
 
 def test_times_are_measured_on_request_and_can_be_downloaded(shared_page, checkpoint):
-    opened(
+    open_page(
         shared_page,
         checkpoint,
         ".st-key-from-rnn-measure button",
@@ -144,7 +144,7 @@ def test_times_are_measured_on_request_and_can_be_downloaded(shared_page, checkp
 
 
 def test_measuring_can_be_stopped_and_results_stay(shared_page, checkpoint):
-    opened(
+    open_page(
         shared_page,
         checkpoint,
         ".st-key-from-rnn-measure button",
@@ -160,7 +160,7 @@ def test_measuring_can_be_stopped_and_results_stay(shared_page, checkpoint):
 
 
 def test_a_picture_and_the_norms_can_be_downloaded(shared_page, checkpoint):
-    opened(shared_page, checkpoint)
+    open_page(shared_page, checkpoint)
     with shared_page.expect_download() as picture:
         save_picture(shared_page, ".maps", "PNG")
     scope = models.load(checkpoint)

@@ -53,7 +53,7 @@ def library_weights(folder: Path) -> tuple[list[str], np.ndarray]:
     return tokenizer.convert_ids_to_tokens(row["input_ids"][0]), torch.cat(weights).numpy()
 
 
-def shown(page: Page) -> tuple[list[str], np.ndarray]:
+def shown_weights(page: Page) -> tuple[list[str], np.ndarray]:
     """Return the tokens and the weights of the head that the page was sent."""
     sent = page.locator(".head").evaluate(
         "({ view: { picture } }) => [picture.keys.map(([key]) => key), [...picture.weights]]"
@@ -83,7 +83,7 @@ def test_a_folder_is_picked_and_shows_the_librarys_own_weights(
     page.locator(f'.overview [data-site="{SITE}"][data-head="1"]').click()
     expect(page.locator(".head")).to_have_attribute("data-site", SITE)
     expect(page.locator(".head")).to_have_attribute("data-head", "1")
-    labels, painted = shown(page)
+    labels, painted = shown_weights(page)
     assert labels == tokens
     np.testing.assert_allclose(painted, weights[1, 1], atol=1e-6)
     page.get_by_role("link", name="Models", exact=True).click()
@@ -103,12 +103,12 @@ def test_an_incomplete_folder_is_reported_beside_the_picker_and_the_picture_stay
         f"http://{address}/?checkpoint={shelf / 'whole'}&text={SENTENCE}&site={SITE}&head=1"
     )  # while a path is typed
     page.wait_for_selector(".head[data-painted]")
-    before = shown(page)
+    before = shown_weights(page)
     np.testing.assert_allclose(before[1], library_weights(shelf / "whole")[1][1, 1], atol=1e-6)
     expect(pick(page, str(shelf / "cut")).get_by_role("alert")).to_contain_text(
         "model.safetensors was cut off"
     )
     expect(page.locator(".written .stale")).not_to_have_text("")
-    labels, painted = shown(page)
+    labels, painted = shown_weights(page)
     assert labels == before[0]
     assert (painted == before[1]).all()

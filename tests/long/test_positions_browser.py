@@ -56,7 +56,7 @@ def url_parameters(folder: Path, **params: str) -> dict[str, str]:
     }
 
 
-def opened(page: Page, folder: Path, **params: str) -> None:
+def open_page(page: Page, folder: Path, **params: str) -> None:
     """Open the page at this link."""
     go(page, "positions", ".st-key-checked", **url_parameters(folder, **params))
 
@@ -90,7 +90,7 @@ def map_cells(page: Page, name: str, wanted: np.ndarray) -> np.ndarray:
 
 
 def test_picking_a_formula_draws_it(shared_page, checkpoint):
-    opened(shared_page, checkpoint, section="Map", d_model="16", length="40")
+    open_page(shared_page, checkpoint, section="Map", d_model="16", length="40")
     for formula in ("2^i", "sin-sin", "paper"):
         shared_page.get_by_text(say.TABLE_NAMES[formula], exact=True).click()
         table = formula_table(formula, 40, 16)
@@ -104,7 +104,9 @@ def test_picking_a_formula_draws_it(shared_page, checkpoint):
 
 
 def test_the_misprints_are_measured_as_models_measures_them(shared_page, checkpoint):
-    opened(shared_page, checkpoint, section="Two misprints", d_model="32", length="60", shift="7")
+    open_page(
+        shared_page, checkpoint, section="Two misprints", d_model="32", length="60", shift="7"
+    )
     open_details(shared_page)
     rows = shared_page.locator("table tr")
     expect(rows).to_have_count(9)
@@ -115,7 +117,7 @@ def test_the_misprints_are_measured_as_models_measures_them(shared_page, checkpo
 
 
 def test_reordering_the_tokens_is_the_shuffle_test(shared_page, checkpoint):
-    opened(shared_page, checkpoint)
+    open_page(shared_page, checkpoint)
     scope = models.load(checkpoint, device="cpu")
     ids = scope.encode(source=TEXT)["source"].ids
     for how in ("reversed", "two swapped", "shuffled"):
@@ -153,7 +155,7 @@ def test_reordering_the_tokens_is_the_shuffle_test(shared_page, checkpoint):
 
 
 def test_typing_reorders_the_new_text(shared_page, checkpoint):
-    opened(shared_page, checkpoint, order="reversed")
+    open_page(shared_page, checkpoint, order="reversed")
     shared_page.locator(".st-key-source textarea").fill("edcbabc")
     scope = models.load(checkpoint, device="cpu")
     ids = scope.encode(source="edcbabc")["source"].ids
@@ -164,7 +166,7 @@ def test_typing_reorders_the_new_text(shared_page, checkpoint):
 
 
 def test_a_link_shows_the_same_view(page, checkpoint):
-    opened(
+    open_page(
         page,
         checkpoint,
         section="Curves",
@@ -179,7 +181,7 @@ def test_a_link_shows_the_same_view(page, checkpoint):
 
 
 def test_a_picture_and_a_table_can_be_downloaded(shared_page, checkpoint):
-    opened(shared_page, checkpoint, section="Map", d_model="8", length="20")
+    open_page(shared_page, checkpoint, section="Map", d_model="8", length="20")
     cells(shared_page, "positions-map", formula_table("paper", 20, 8).numpy())
     open_details(shared_page)
     with shared_page.expect_download() as table:

@@ -59,7 +59,7 @@ class Stream(nn.Module):
 
 
 @torch.no_grad()
-def shown(module: nn.Module, mode: Callable = nullcontext) -> Trace:
+def watched_trace(module: nn.Module, mode: Callable = nullcontext) -> Trace:
     scope = models.watch(drawn(module), encode=ids)
     with mode():
         return scope.run(TEXT)
@@ -79,7 +79,7 @@ def test_the_recorded_tensors_are_those_that_the_attention_used_and_made(
     changed: str, fused: bool, mode: Callable
 ) -> None:
     part = Part(changed, fused)
-    site = next(iter(shown(Stream(part, in_place=changed == "x"), mode).attention.values()))
+    site = next(iter(watched_trace(Stream(part, in_place=changed == "x"), mode).attention.values()))
     x, q, k, made = part.given
     scores = torch.einsum("bhqd,bhkd->hqk", q, k) * part.scale
     weights = torch.where(blocked(N), 0.0, scores.exp())
@@ -132,7 +132,7 @@ class Head(nn.Module):
 def test_layers_of_one_head_on_one_stream_are_no_heads_of_one_attention(
     in_place: bool, mode: Callable
 ) -> None:
-    trace = shown(Stream(*(Head() for _ in range(3)), in_place=in_place), mode)
+    trace = watched_trace(Stream(*(Head() for _ in range(3)), in_place=in_place), mode)
     assert {name: site.n_heads for name, site in trace.attention.items()} == {
         f"layers.{i}": 1 for i in range(3)
     }
@@ -146,7 +146,7 @@ def test_the_input_of_multi_head_attention_is_kept_as_it_was() -> None:
             return super().forward(x, x, x, need_weights=False)[0]
 
     part = Torchs(WIDTH, HEADS, batch_first=True)
-    (site,) = shown(Stream(part, in_place=True)).attention.values()
+    (site,) = watched_trace(Stream(part, in_place=True)).attention.values()
     assert torch.equal(site.x, part.given)
     torch.testing.assert_close(claimed(site, "W_Q"), site.q, atol=2e-6, rtol=1e-5)
 

@@ -25,7 +25,7 @@ def held(tmp_path: Path) -> Classes:
     return Classes(tmp_path)
 
 
-def opened(held: Classes, form: dict = CHOICE, pupils: int = 3) -> str:
+def start_class(held: Classes, form: dict = CHOICE, pupils: int = 3) -> str:
     code = held.start(TEACHER, "6-positions")
     held.set_form(code, TEACHER, 1, form)
     for i in range(pupils):
@@ -34,7 +34,7 @@ def opened(held: Classes, form: dict = CHOICE, pupils: int = 3) -> str:
 
 
 def test_pupils_predict_and_the_teacher_shows_what_happened(held: Classes) -> None:
-    code = opened(held)
+    code = start_class(held)
     for i, said in enumerate(("yes", "no", "yes")):
         held.vote(code, f"pupil {i}", 1, CHOICE, said)
     assert held.votes(code, 1) == [("no", 1), ("yes", 2)]
@@ -65,14 +65,14 @@ def test_a_code_is_eight_digits_and_no_two_classes_share_one(held: Classes) -> N
 
 
 def test_ten_thousand_guesses_find_no_class(held: Classes) -> None:
-    code = opened(held)
+    code = start_class(held)
     guesses = (f"{i * 9973 % 10**8:08}" for i in range(10_000))
     assert not [guess for guess in guesses if guess != code and held.status(guess)]
 
 
 @pytest.mark.parametrize("person", ["pupil 0", "", "a stranger"])
 def test_only_the_teacher_leads(held: Classes, person: str) -> None:
-    code = opened(held)
+    code = start_class(held)
     for act in (
         lambda: held.release(code, person),
         lambda: held.open_step(code, person, 2),
@@ -86,7 +86,7 @@ def test_only_the_teacher_leads(held: Classes, person: str) -> None:
 
 
 def test_a_pupil_predicts_once(held: Classes) -> None:
-    code = opened(held)
+    code = start_class(held)
     held.vote(code, "pupil 0", 1, CHOICE, "yes")
     with pytest.raises(ClassError, match="already"):
         held.vote(code, "pupil 0", 1, CHOICE, "no")
@@ -106,14 +106,14 @@ REFUSED = {
 @pytest.mark.parametrize("case", REFUSED)
 def test_invalid_predictions_do_not_count(held: Classes, case: str) -> None:
     person, step, form, said, why = REFUSED[case]
-    code = opened(held)
+    code = start_class(held)
     with pytest.raises(ClassError, match=why):
         held.vote(code, person, step, form, said)
     assert held.votes(code, 1) == held.votes(code, 2) == []
 
 
 def test_nothing_counts_once_it_is_shown_or_ended(held: Classes) -> None:
-    code = opened(held)
+    code = start_class(held)
     held.release(code, TEACHER)
     with pytest.raises(ClassError, match="moved on"):
         held.vote(code, "pupil 0", 1, CHOICE, "yes")
@@ -123,7 +123,7 @@ def test_nothing_counts_once_it_is_shown_or_ended(held: Classes) -> None:
 
 
 def test_a_class_is_bounded(held: Classes) -> None:
-    code = opened(held, pupils=MAX_PUPILS)
+    code = start_class(held, pupils=MAX_PUPILS)
     with pytest.raises(ClassError, match=str(MAX_PUPILS)):
         held.join(code, "one more")
     held.join(code, "pupil 7")  # those who are in it stay in it
@@ -134,7 +134,7 @@ def test_a_class_is_bounded(held: Classes) -> None:
 
 
 def test_nothing_is_left_of_a_class_that_has_ended(held: Classes, tmp_path: Path) -> None:
-    code = opened(held)
+    code = start_class(held)
     held.vote(code, "pupil 0", 1, CHOICE, "yes")
     held.end(code, TEACHER)
     left = b"".join(
@@ -151,7 +151,7 @@ def test_nothing_is_left_of_a_class_that_has_ended(held: Classes, tmp_path: Path
 def test_a_class_ends_an_hour_after_its_teacher_was_last_there(
     held: Classes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    code, now = opened(held), module.time.time()
+    code, now = start_class(held), module.time.time()
     monkeypatch.setattr(module.time, "time", lambda: now + module.AWAY + 1)
     held.join(code, "pupil 1")
     assert held.pupils(code) == 1
@@ -165,7 +165,7 @@ def test_a_class_ends_an_hour_after_its_teacher_was_last_there(
 
 def test_a_hundred_pupils_predict_at_once_over_two_connections_to_one_file(tmp_path: Path) -> None:
     first, second = Classes(tmp_path), Classes(tmp_path)
-    code = opened(first, pupils=100)
+    code = start_class(first, pupils=100)
     errors = []
 
     def vote(i: int) -> None:

@@ -24,7 +24,7 @@ IMAGES = ("vision_transformer",)
 WRITERS = [file for file in FILES if file.stem not in IMAGES]
 
 
-def opened(file: Path) -> tuple[models.Scope, models.Trace]:
+def scope_and_trace(file: Path) -> tuple[models.Scope, models.Trace]:
     first = file.read_text("utf-8").splitlines()[0]
     named = re.fullmatch(r"# attnscope --module (\S+)", first)[1]
     assert named == f"{file.relative_to(ROOT)}:make_scope"
@@ -39,7 +39,7 @@ def test_there_is_a_case_for_each_file() -> None:
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_every_attention_of_an_example_is_shown_from_its_tokens_on(file: Path) -> None:
-    scope, trace = opened(file)
+    scope, trace = scope_and_trace(file)
     assert "untrained" in scope.name
     assert "Untrained" in scope.config.family.name
     assert trace.unrecorded == {}
@@ -59,7 +59,7 @@ def test_every_attention_of_an_example_is_shown_from_its_tokens_on(file: Path) -
 @pytest.mark.parametrize("file", WRITERS, ids=lambda file: file.stem)
 @torch.no_grad()
 def test_an_example_writes_what_its_module_would_alone_and_a_mask_reaches_it(file: Path) -> None:
-    scope, trace = opened(file)
+    scope, trace = scope_and_trace(file)
     kind = next(iter(trace.attention.values()))
     edits = for_kinds(**{kind.kind: MaskChange(block=((5, 1),))})
     texts = list(trace.streams.values())
@@ -82,7 +82,7 @@ def test_an_example_writes_what_its_module_would_alone_and_a_mask_reaches_it(fil
 @torch.no_grad()
 def test_heads_of_their_own_modules_can_be_switched_off_after_a_pass_that_records_nothing() -> None:
     (file,) = (file for file in FILES if file.stem == "one_head_per_module")
-    scope, trace = opened(file)
+    scope, trace = scope_and_trace(file)
     scope.outputs_batch([trace.streams])
     off = HeadOff(Where(site="layers.0.heads", heads=(2,)))
     edited = scope.run(scope.examples[0], edits=[off]).next_token.logits
@@ -96,7 +96,7 @@ def test_heads_of_their_own_modules_can_be_switched_off_after_a_pass_that_record
 @torch.no_grad()
 def test_the_example_of_images_answers_what_its_module_would_alone_and_a_mask_reaches_it() -> None:
     (file,) = (file for file in FILES if file.stem in IMAGES)
-    scope, trace = opened(file)
+    scope, trace = scope_and_trace(file)
     alone = scope.model.module(trace.streams["patches"].pixels[None])[0]
     assert torch.equal(alone, trace.outputs["classes"].logits)
     assert trace.output == trace.outputs["classes"].names[int(alone.argmax())]

@@ -100,7 +100,7 @@ def offered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return [str(tmp_path / name) for name in made]
 
 
-def opened(folder: str | Path, text: str) -> CurrentRun:
+def open_run(folder: str | Path, text: str) -> CurrentRun:
     scope = models.load(folder, device="cpu")
     return CurrentRun(scope, scope.run(text))
 
@@ -108,7 +108,7 @@ def opened(folder: str | Path, text: str) -> CurrentRun:
 def test_the_open_model_comes_before_the_families_in_the_order_of_history(
     offered: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run = opened(offered[1], "abc")  # which has a card already
+    run = open_run(offered[1], "abc")  # which has a card already
     monkeypatch.setattr(models, "load", lambda *_: pytest.fail("no weights are read for a card"))
     payload, unreadable = page.cards(run)
     header, arrays = unpack(payload)
@@ -157,7 +157,7 @@ def test_the_open_model_comes_before_the_families_in_the_order_of_history(
 
 
 def test_a_card_is_redrawn_when_its_record_changes(offered: list[str]) -> None:
-    run = opened(offered[0], "abc")
+    run = open_run(offered[0], "abc")
     page.cards(run)
     record = Path(offered[1]) / "training.json"
     record.write_text(json.dumps(json.loads(record.read_text()) | {"licence": "CC BY 4.0"}))
@@ -169,7 +169,7 @@ def test_an_opened_folder_of_the_user_comes_first(
     offered: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(checkpoints, "offered", lambda: {"bert": offered[-1]})
-    header, _ = unpack(page.cards(opened(offered[1], "abc"))[0])
+    header, _ = unpack(page.cards(open_run(offered[1], "abc"))[0])
     (card,) = header["groups"][0]["cards"]
     assert [group["title"] for group in header["groups"]] == [
         "Open now",
@@ -206,7 +206,7 @@ def test_a_third_party_model_is_described_once_it_is_open(
     monkeypatch.setattr(
         checkpoints, "offered", lambda: {one: str(tmp_path / one) for one in ("a-gpt", name)}
     )
-    shut, unreadable = page.cards(opened(offered[1], "abc"))
+    shut, unreadable = page.cards(open_run(offered[1], "abc"))
     assert unreadable == []
     (card,) = unpack(shut)[0]["groups"][-1]["cards"]
     assert (card["name"], card["family"], card["purpose"]) == (
@@ -215,7 +215,7 @@ def test_a_third_party_model_is_described_once_it_is_open(
         text.UNOPENED,
     )
     assert parse_qs(urlsplit(card["href"]).query) == {"checkpoint": [name]}
-    run = opened(tmp_path / name, "3 5 7 11")
+    run = open_run(tmp_path / name, "3 5 7 11")
     header, _ = unpack(page.cards(run)[0])
     assert [[card["name"] for card in group["cards"]] for group in header["groups"]] == [
         [name],

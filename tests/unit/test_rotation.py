@@ -35,7 +35,7 @@ SCALED = {
 }  # fmt: skip
 
 
-def opened(name: str, folder: Path, **sizes: Any) -> models.Scope:
+def open_scope(name: str, folder: Path, **sizes: Any) -> models.Scope:
     case = BY_NAME[name]
     replace(case, sizes=case.sizes | (WIDE if name.startswith("GPTNeoX") else {}) | sizes).save(
         folder
@@ -52,7 +52,7 @@ def by_formula(n: int, width: int, base: float = 10000.0) -> torch.Tensor:
 
 @pytest.mark.parametrize("name", TURNING)
 def test_the_angles_are_the_papers(name: str, tmp_path: Path) -> None:
-    rotation = opened(name, tmp_path).model.rotation(19)
+    rotation = open_scope(name, tmp_path).model.rotation(19)
     expected = by_formula(19, TURNING[name])
     assert rotation.n_pairs == TURNING[name] // 2
     torch.testing.assert_close(rotation.angles, expected, atol=3e-6, rtol=1e-6)
@@ -61,7 +61,7 @@ def test_the_angles_are_the_papers(name: str, tmp_path: Path) -> None:
 
 
 def test_another_base_makes_longer_waves(tmp_path: Path) -> None:
-    scope = opened(
+    scope = open_scope(
         "LlamaForCausalLM",
         tmp_path,
         rope_parameters={"rope_type": "default", "rope_theta": 500_000.0},
@@ -76,7 +76,7 @@ def test_undoing_the_rotation_gives_the_projection_and_redoing_it_the_recording(
     name: str, tmp_path: Path
 ) -> None:
     """W·x is the output of the model's own modules in the same run; rotated by transformers' function it is the recorded q and k."""
-    scope = opened(name, tmp_path)
+    scope = open_scope(name, tmp_path)
     made: dict[str, torch.Tensor] = {}
     for path, module in scope.model.module.named_modules():
         if path.rpartition(".")[2] in ("q_proj", "k_proj", "q_norm", "k_norm", "query_key_value"):
@@ -114,7 +114,9 @@ def test_undoing_the_rotation_gives_the_projection_and_redoing_it_the_recording(
 @pytest.mark.parametrize("kind", SCALED)
 def test_scaled_angles_are_the_modules_own(kind: str, tmp_path: Path) -> None:
     rope = {"rope_theta": 10000.0, **SCALED[kind]}
-    scope = opened("LlamaForCausalLM", tmp_path, rope_parameters=rope, max_position_embeddings=128)
+    scope = open_scope(
+        "LlamaForCausalLM", tmp_path, rope_parameters=rope, max_position_embeddings=128
+    )
     module, rotation = scope.model.module.model.rotary_emb, scope.model.rotation(9)
     assert scope.model.rotary.miss <= 1e-5
     torch.testing.assert_close(rotation.angles[1], module.inv_freq.double(), atol=1e-7, rtol=1e-6)
@@ -130,7 +132,7 @@ def test_scaled_angles_are_the_modules_own(kind: str, tmp_path: Path) -> None:
 
 
 def test_asking_for_many_positions_leaves_the_model_as_it_was(tmp_path: Path) -> None:
-    scope = opened("LlamaForCausalLM", tmp_path, rope_parameters={"rope_theta": 10000.0, **SCALED["dynamic"]},
+    scope = open_scope("LlamaForCausalLM", tmp_path, rope_parameters={"rope_theta": 10000.0, **SCALED["dynamic"]},
                    max_position_embeddings=16)  # fmt: skip
     before = scope.model.module.model.rotary_emb.inv_freq.clone()
     near = scope.model.rotation(9).angles
@@ -143,7 +145,7 @@ def test_asking_for_many_positions_leaves_the_model_as_it_was(tmp_path: Path) ->
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 def test_half_precision_confirms_its_angles(dtype: str, tmp_path: Path) -> None:
-    opened("LlamaForCausalLM", tmp_path)
+    open_scope("LlamaForCausalLM", tmp_path)
     model = models.load(tmp_path, dtype=dtype).model
     assert 0 < model.rotary.miss < 0.03
     torch.testing.assert_close(model.rotation(9).angles, by_formula(9, 10), atol=3e-6, rtol=1e-6)
@@ -178,7 +180,7 @@ def test_none_of_our_own_models_rotates(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("how", ["slower", "other pairs", "backwards", "not at all"])
 def test_a_module_that_a_run_does_not_confirm_is_not_believed(how: str, tmp_path: Path) -> None:
-    scope = opened("LlamaForCausalLM", tmp_path)
+    scope = open_scope("LlamaForCausalLM", tmp_path)
     model, own = scope.model, scope.model.module.model.rotary_emb
 
     class Other(torch.nn.Module):
@@ -207,11 +209,11 @@ def test_the_path_of_the_module_that_rotates(tmp_path: Path) -> None:
         "GPT2LMHeadModel": [],
     }
     for name, paths in expected.items():
-        assert rotary_paths(opened(name, tmp_path / name).model.module) == paths
+        assert rotary_paths(open_scope(name, tmp_path / name).model.module) == paths
 
 
 def test_inspect_says_so(tmp_path: Path) -> None:
-    lines = list(model_summary(opened("MistralForCausalLM", tmp_path)))
+    lines = list(model_summary(open_scope("MistralForCausalLM", tmp_path)))
     assert any(
         "the angles that rotate its queries and keys at each position are shown" in line
         for line in lines

@@ -27,7 +27,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return {name: root / name for name in BY_NAME}
 
 
-def opened(folder: Path, view: str, *given: str) -> AppTest:
+def open_page(folder: Path, view: str, *given: str) -> AppTest:
     fields = cache.scope(str(folder)).model.text_fields if given else ()
     names = (url_state.parameter_of(field).name for field in fields)
     return page_at(view, checkpoint=str(folder), **dict(zip(names, given, strict=False)))
@@ -36,7 +36,7 @@ def opened(folder: Path, view: str, *given: str) -> AppTest:
 @pytest.mark.parametrize("view", list(PAGES))
 @pytest.mark.parametrize("name", list(BY_NAME))
 def test_every_page_opens(folders: dict[str, Path], name: str, view: str) -> None:
-    app = opened(folders[name], view)
+    app = open_page(folders[name], view)
     assert not app.exception
     assert picker(app)["value"] == str(folders[name])
     if view == "task" and name not in VECTORS:
@@ -45,7 +45,7 @@ def test_every_page_opens(folders: dict[str, Path], name: str, view: str) -> Non
 
 def test_task_shows_the_class_of_each_token(folders: dict[str, Path]) -> None:
     folder = folders["BertForTokenClassification"]
-    header, arrays = picture(opened(folder, "task", TEXT), "answers")
+    header, arrays = picture(open_page(folder, "task", TEXT), "answers")
     module = transformers.AutoModelForTokenClassification.from_pretrained(folder).eval()
     row = transformers.AutoTokenizer.from_pretrained(folder)(TEXT, **HOW)
     with torch.no_grad():
@@ -70,7 +70,7 @@ def test_a_chosen_token_shows_its_own_classes(folders: dict[str, Path]) -> None:
 
 def test_task_shows_how_probable_each_choice_is(folders: dict[str, Path]) -> None:
     folder, given = folders["BertForMultipleChoice"], texts("BertForMultipleChoice")
-    header, arrays = picture(opened(folder, "task", *given), "pair")
+    header, arrays = picture(open_page(folder, "task", *given), "pair")
     module = transformers.AutoModelForMultipleChoice.from_pretrained(folder).eval()
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     rows = tokenizer([given[0]] * 3, list(given[1:]), padding=True, **HOW)
@@ -82,7 +82,7 @@ def test_task_shows_how_probable_each_choice_is(folders: dict[str, Path]) -> Non
 
 
 def test_a_choice_can_be_left_out(folders: dict[str, Path]) -> None:
-    app = opened(folders["BertForMultipleChoice"], "task")
+    app = open_page(folders["BertForMultipleChoice"], "task")
     assert not app.exception
     boxes = {box.label: box.value for box in app.text_area}
     assert (boxes["Choice 3"], boxes["Choice 4"]) == ("", "")

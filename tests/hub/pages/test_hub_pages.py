@@ -22,7 +22,7 @@ from viz_app.views.decoding.text import passed_over
 APP = Path(viz_app.__file__).with_name("app.py")
 
 
-def opened(folder: Path, name: str, **asked: str) -> AppTest:
+def open_page(folder: Path, name: str, **asked: str) -> AppTest:
     return page_at(name, checkpoint=str(folder), **asked)
 
 
@@ -44,12 +44,12 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 @pytest.mark.parametrize("name", list(PAGES))
 def test_every_page_opens_with_a_gpt2(folders: dict[str, Path], name: str) -> None:
-    app = opened(folders["GPT2LMHeadModel"], name)
+    app = open_page(folders["GPT2LMHeadModel"], name)
     assert picker(app)["value"] == str(folders["GPT2LMHeadModel"])
 
 
 def test_masks_of_a_model_whose_projections_are_not_known(folders: dict[str, Path]) -> None:
-    app = opened(folders["LlamaForCausalLM"], "masks")
+    app = open_page(folders["LlamaForCausalLM"], "masks")
     assert "continues with its residual stream and the bias of W_O, if it has one, alone" in prose(
         app
     )
@@ -60,7 +60,7 @@ def test_heads_are_taken_from_another_run_where_no_activation_can_be(
 ) -> None:
     """The library's XLNet lets no edit change its streams."""
     asked = {"interventions-section": "Patch", "text": "1 2 3 4 5", "patch-text": "1 2 9 4 5"}
-    app = opened(folders["XLNetForSequenceClassification"], "interventions", **asked)
+    app = open_page(folders["XLNetForSequenceClassification"], "interventions", **asked)
     kinds = [kind for panel in said(app, "patch")["panels"] for kind in panel["kinds"]]
     effects = [effect for kind in kinds for layer in kind["effects"] for effect in layer]
     assert len(effects) == 2 * 2 * 2  # sides, layers, heads
@@ -70,7 +70,7 @@ def test_heads_are_taken_from_another_run_where_no_activation_can_be(
 
 @pytest.mark.parametrize("name", ["attention", "inside", "layer", "positions", "masks"])
 def test_a_classifying_gpt2_is_never_called_an_encoder(folders: dict[str, Path], name: str) -> None:
-    app = opened(folders["GPT2ForSequenceClassification"], name)
+    app = open_page(folders["GPT2ForSequenceClassification"], name)
     assert "ncoder" not in prose(app)
     drawn = {"attention": "head", "inside": "walk", "layer": "layer", "masks": "mask_painter"}
     if name in drawn:
@@ -80,7 +80,7 @@ def test_a_classifying_gpt2_is_never_called_an_encoder(folders: dict[str, Path],
 
 
 def test_the_page_of_a_head_with_rotated_queries_says_so(folders: dict[str, Path]) -> None:
-    app = opened(folders["LlamaForCausalLM"], "inside")
+    app = open_page(folders["LlamaForCausalLM"], "inside")
     assert "No walk from the tokens here" in prose(app)
 
 
@@ -98,7 +98,7 @@ def test_returned_weights_are_shown_and_missing_parts_are_explained(
     folders: dict[str, Path], name: str
 ) -> None:
     """Nothing that such a model lacks is claimed of it: no q·k, no walk, no term of its score, no mask to paint."""
-    app = opened(folders["GptOssForCausalLM"], name)
+    app = open_page(folders["GptOssForCausalLM"], name)
     said = prose(app)
     if name == "positions":  # it opens on a section that the model has
         said += component(app, "section-reasons").json
@@ -117,7 +117,7 @@ def test_returned_weights_are_shown_and_missing_parts_are_explained(
 def test_every_page_opens_with_attention_that_its_library_writes_out(
     folders: dict[str, Path], model: str, name: str
 ) -> None:
-    said = prose(opened(folders[model], name))
+    said = prose(open_page(folders[model], name))
     assert "Only the weights" not in said
     assert "cannot be changed" not in said
 
@@ -141,7 +141,7 @@ def writers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 def test_every_page_opens_with_a_generating_model_whose_attention_is_written_out(
     writers: dict[str, Path], model: str, name: str
 ) -> None:
-    app = opened(writers[model], name)
+    app = open_page(writers[model], name)
     assert picker(app)["value"] == str(writers[model])
 
 
@@ -149,7 +149,7 @@ def test_every_page_opens_with_a_generating_model_whose_attention_is_written_out
 def test_decoding_with_attention_written_out_shows_each_step_and_checks_it(
     writers: dict[str, Path], model: str
 ) -> None:
-    app = opened(writers[model], "decoding")
+    app = open_page(writers[model], "decoding")
     assert picture(app, "stepper")[1]
     checks = said(app, "checks")["rows"]
     looks = [look for look, _ in checks]
@@ -168,12 +168,12 @@ def test_the_vectors_that_a_model_looks_up_are_distinguished_from_others(
         "This one shows no position vectors",
     )
     asked = {"positions-section": "Shuffle test"}
-    assert own in prose(opened(folders["GPT2LMHeadModel"], "positions", **asked))
+    assert own in prose(open_page(folders["GPT2LMHeadModel"], "positions", **asked))
     assert "It rotates its queries and keys" in prose(
-        opened(folders["LlamaForCausalLM"], "positions", **asked)
+        open_page(folders["LlamaForCausalLM"], "positions", **asked)
     )
-    assert others in prose(opened(folders["GptOssForCausalLM"], "positions", **asked))
-    assert own in prose(opened(folders["DebertaV2ForMaskedLM"], "positions", **asked))
+    assert others in prose(open_page(folders["GptOssForCausalLM"], "positions", **asked))
+    assert own in prose(open_page(folders["DebertaV2ForMaskedLM"], "positions", **asked))
 
 
 @pytest.mark.parametrize("how", ["greedy", "sampling", "beam"])
@@ -188,7 +188,7 @@ def test_decoding_says_where_the_settings_passed_over_the_most_probable_token(
     module.generation_config.suppress_tokens = [first]
     module.save_pretrained(tmp_path)
     link = {"source": "5 6 7 8 9", "decoding-how": how, "decoding-picture": "step by step"}
-    app = opened(tmp_path, "decoding", **link)
+    app = open_page(tmp_path, "decoding", **link)
     header, arrays = picture(app, "stepper")
     barred = arrays["serial_ids"] == first
     assert arrays["serial_p"][barred].max() > 0
@@ -201,7 +201,7 @@ def test_decoding_says_where_the_settings_passed_over_the_most_probable_token(
     assert "failed" not in [look for look, _ in said(app, "checks")["rows"]]
     if how == "beam":
         tree, _ = picture(
-            opened(tmp_path, "decoding", **link | {"decoding-picture": "tree"}), "beam_tree"
+            open_page(tmp_path, "decoding", **link | {"decoding-picture": "tree"}), "beam_tree"
         )
         for node in (node for step in tree["steps"] for node in step):
             penalty = length_penalty(node["n"], tree["alpha"])
@@ -219,7 +219,7 @@ def test_checks_of_a_model_that_runs_in_half_precision_pass(
 ) -> None:
     monkeypatch.setenv(checkpoints.DTYPE_VARIABLE, dtype)
     monkeypatch.setattr(store, "cache_store", ByteCache(512 * MEGABYTE))
-    app = opened(folders["GPT2LMHeadModel"], name)
+    app = open_page(folders["GPT2LMHeadModel"], name)
     assert cache.scope(str(folders["GPT2LMHeadModel"])).config.dtype == dtype
     assert not app.exception
     looks = [look for look, _ in said(app, "checks")["rows"]]
@@ -236,7 +236,7 @@ def test_an_incomplete_folder_is_reported_beside_the_picker(
         (damaged / file.name).write_bytes(
             file.read_bytes()[: 999 if file.suffix == ".safetensors" else None]
         )
-    app = opened(damaged, "attention")
+    app = open_page(damaged, "attention")
     assert "was cut off" in prose(app)
 
 
@@ -245,7 +245,7 @@ def test_forty_thousand_tokens_are_refused_in_a_sentence_and_the_picture_stays(
 ) -> None:
     folder = folders["GPT2LMHeadModel"]
     monkeypatch.setenv(checkpoints.MODELS_VARIABLE, str(folder.parent))
-    app = opened(Path(folder.parent.name, folder.name), "attention")
+    app = open_page(Path(folder.parent.name, folder.name), "attention")
     before, weights = picture(app, "head")
     for text, sentence in (
         (

@@ -51,7 +51,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return {name: root / name for name in (*KINDS, CLIP)}
 
 
-def opened(folder: Path, view: str, **address: str) -> AppTest:
+def open_page(folder: Path, view: str, **address: str) -> AppTest:
     return page_at(view, checkpoint=str(folder), **address)
 
 
@@ -67,7 +67,7 @@ def sections() -> list[tuple[str, str, str]]:
 @pytest.mark.parametrize("view", list(PAGES))
 @pytest.mark.parametrize("name", [*KINDS, CLIP])
 def test_every_page_opens(folders: dict[str, Path], name: str, view: str) -> None:
-    app = opened(folders[name], view)
+    app = open_page(folders[name], view)
     assert not app.exception
     assert picker(app)["value"] == str(folders[name])
     assert "the image is missing" not in prose(app)
@@ -79,7 +79,7 @@ def test_every_page_opens(folders: dict[str, Path], name: str, view: str) -> Non
 def test_every_section_opens(
     folders: dict[str, Path], name: str, view: str, parameter: str, section: str
 ) -> None:
-    app = opened(folders[name], view, **{parameter: section})
+    app = open_page(folders[name], view, **{parameter: section})
     assert not app.exception
     assert "the image is missing" not in prose(app)
     assert not any("image is missing" in text for text in notes(app))
@@ -91,7 +91,7 @@ def notes(app: AppTest) -> list[str]:
 
 
 def test_both_towers_of_a_model_of_text_and_image_are_shown(folders: dict[str, Path]) -> None:
-    app = opened(
+    app = open_page(
         folders[CLIP], "attention", site="vision_model.encoder.layers.0.self_attn", head="1"
     )
     header, arrays = picture(app, "image_map")
@@ -103,14 +103,14 @@ def test_both_towers_of_a_model_of_text_and_image_are_shown(folders: dict[str, P
     layer = 1 if "layer 2" in header["title"] else 0
     wanted = made.attentions[layer][0, header["head"]]
     np.testing.assert_allclose(arrays["weights"], wanted, atol=2e-6)
-    told = prose(opened(folders[CLIP], "task"))
+    told = prose(open_page(folders[CLIP], "task"))
     assert "neither reads the other" in told
 
 
 @pytest.mark.parametrize("view", ["interventions", "compare"])
 def test_parts_that_need_a_text_say_that_there_is_none(folders: dict[str, Path], view: str) -> None:
     for section in PAGES[view].views:
-        app = opened(folders[VIT], view, **{f"{view}-section": section})
+        app = open_page(folders[VIT], view, **{f"{view}-section": section})
         assert ("**This model reads no text**" in prose(app)) is (section == "Many texts")
 
 
@@ -142,7 +142,7 @@ def test_a_cell_taken_from_a_second_image_is_restored_from_its_link(
     folders: dict[str, Path],
 ) -> None:
     this, other = example(EXAMPLES[0]), example(EXAMPLES[1])
-    app = opened(folders[VIT], "interventions", **PATCH)
+    app = open_page(folders[VIT], "interventions", **PATCH)
     assert app.selectbox(key="patch-image").value == EXAMPLES[1]
     app.selectbox(key="patch-image").set_value(EXAMPLES[1]).run()
     with in_session(app):
@@ -165,7 +165,7 @@ def test_a_cell_taken_from_a_second_image_is_restored_from_its_link(
 def test_a_users_second_image_can_be_patched_from_and_a_link_reports_it_missing(
     folders: dict[str, Path],
 ) -> None:
-    app = opened(folders[VIT], "interventions", **PATCH)
+    app = open_page(folders[VIT], "interventions", **PATCH)
     content = BytesIO()
     decoded(example(EXAMPLES[1])).rotate(90).save(content, "PNG")
     own = ImageFile("mine.png", content.getvalue())
@@ -180,7 +180,7 @@ def test_a_users_second_image_can_be_patched_from_and_a_link_reports_it_missing(
     link = {name: value for name, value in address_of(app).items() if name != "checkpoint"}
     assert link["patch-image"] == [reference]
     assert reference in link["edits"][0]
-    elsewhere = opened(folders[VIT], "interventions", **link)
+    elsewhere = open_page(folders[VIT], "interventions", **link)
     plain = library(folders[VIT], EXAMPLES[0])[0].logits[0].softmax(-1)
     torch.testing.assert_close(probabilities_of(elsewhere), plain, atol=2e-6, rtol=0)
     assert elsewhere.selectbox(key="patch-image").value == EXAMPLES[1]
@@ -192,7 +192,7 @@ def test_a_users_second_image_can_be_patched_from_and_a_link_reports_it_missing(
 def test_a_patch_from_a_text_names_no_file(folders: dict[str, Path]) -> None:
     where = Where(activation="decoder.layers.0.resid_post", queries=(1,))
     edits = to_text((Patch(where, fields=("The dog.",)),))
-    told = prose(opened(folders[VIT], "interventions", **PATCH, edits=edits))
+    told = prose(open_page(folders[VIT], "interventions", **PATCH, edits=edits))
     assert "edits names a part that cannot be edited here" in told
     assert "cannot hold a file" not in told
 
@@ -200,7 +200,7 @@ def test_a_patch_from_a_text_names_no_file(folders: dict[str, Path]) -> None:
 def test_a_patch_holds_its_file_only_as_long_as_the_session_keeps_it(
     folders: dict[str, Path],
 ) -> None:
-    app = opened(folders[VIT], "interventions", **PATCH)
+    app = open_page(folders[VIT], "interventions", **PATCH)
     session = app.session_state["live session"]
     own = []
     for angle in range(90, 90 + own_files.MAX_OWN_FILES + 1):
@@ -229,7 +229,7 @@ def test_a_patch_from_a_file_is_left_out_of_a_model_that_reads_no_such_file(
     folders: dict[str, Path],
 ) -> None:
     """Families such as Whisper and BART share the names of their parts."""
-    app = opened(folders[VIT], "interventions", **PATCH)
+    app = open_page(folders[VIT], "interventions", **PATCH)
     texts = models.load("eng-fra", device="cpu")
     where = Where(activation="encoder.layers.0.resid_post", queries=(1,))
     edits = tuple(
@@ -246,7 +246,7 @@ def test_a_patch_from_a_file_is_left_out_of_a_model_that_reads_no_such_file(
 
 def test_the_pinned_image_is_used_as_the_second(folders: dict[str, Path]) -> None:
     pin = {"pin.checkpoint": str(folders[VIT]), f"pin.{IMAGE}": EXAMPLES[1]}
-    app = opened(folders[VIT], "interventions", **PATCH, **pin, **{"patch-image": EXAMPLES[0]})
+    app = open_page(folders[VIT], "interventions", **PATCH, **pin, **{"patch-image": EXAMPLES[0]})
     assert say.same_inputs("image") in prose(app)
     button = with_key(app.button, "patch-pinned")
     assert button.label == "Take the pinned image"
@@ -258,7 +258,7 @@ def test_the_pinned_image_is_used_as_the_second(folders: dict[str, Path]) -> Non
 def test_the_grid_of_patches_has_the_cosines_of_the_librarys_positions(
     folders: dict[str, Path],
 ) -> None:
-    app = opened(folders[VIT], "positions", **{"positions-section": "Grid of patches"})
+    app = open_page(folders[VIT], "positions", **{"positions-section": "Grid of patches"})
     module = transformers.ViTForImageClassification.from_pretrained(folders[VIT])
     vectors = module.vit.embeddings.position_embeddings.detach()[0, 1:]
     wanted = torch.nn.functional.normalize(vectors, dim=1) @ vectors[9] / vectors[9].norm()
@@ -282,18 +282,18 @@ def values_of(numbers: Any) -> Any:
 def test_without_position_vectors_the_grid_says_so(
     folders: dict[str, Path], name: str, why: str
 ) -> None:
-    app = opened(folders[name], "positions", **{"positions-section": "Grid of patches"})
+    app = open_page(folders[name], "positions", **{"positions-section": "Grid of patches"})
     assert why in prose(app)
 
 
 def test_masks_speak_of_an_image(folders: dict[str, Path]) -> None:
-    told = prose(opened(folders[VIT], "masks"))
+    told = prose(open_page(folders[VIT], "masks"))
     assert "The image runs alone" in told
     assert "second text" not in told
 
 
 def test_the_picture_over_the_image_has_the_librarys_weights(folders: dict[str, Path]) -> None:
-    app = opened(folders[VIT], "attention", site=FIRST, head="1", lock="q6")
+    app = open_page(folders[VIT], "attention", site=FIRST, head="1", lock="q6")
     header, arrays = picture(app, "image_map")
     made, image = library(folders[VIT], EXAMPLES[0])
     wanted = made.attentions[0][0]
@@ -311,7 +311,7 @@ def test_the_picture_over_the_image_has_the_librarys_weights(folders: dict[str, 
 def test_without_a_pinned_token_the_query_is_the_answering_one(
     folders: dict[str, Path], name: str
 ) -> None:
-    header, _ = picture(opened(folders[name], "attention"), "image_map")
+    header, _ = picture(open_page(folders[name], "attention"), "image_map")
     # BEiT's answer is read from all patches, so a patch in the middle is shown
     assert header["tokens"][header["query"]][0] == ("[CLS]" if name == VIT else "r3c3")
 
@@ -328,7 +328,7 @@ def library(folder: Path, name: str) -> tuple[Any, Any]:
 
 
 def test_task_shows_the_librarys_classes(folders: dict[str, Path]) -> None:
-    app = opened(folders[VIT], "task")
+    app = open_page(folders[VIT], "task")
     header, arrays = picture(app, "pair")
     p = library(folders[VIT], EXAMPLES[0])[0].logits[0].softmax(-1)
     np.testing.assert_allclose(arrays["p"], p, atol=2e-6)
@@ -337,7 +337,7 @@ def test_task_shows_the_librarys_classes(folders: dict[str, Path]) -> None:
     assert "**The token that answers** is [CLS]" in prose(app)
     assert picture(app, "image_map")[0]["query"] == 0
     assert "failed" not in [look for look, _ in said(app, "checks")["rows"]]
-    assert "not known to be read from one token alone" in prose(opened(folders[BEIT], "task"))
+    assert "not known to be read from one token alone" in prose(open_page(folders[BEIT], "task"))
 
 
 def test_labels_of_an_image_that_are_judged_one_by_one_are_drawn(
@@ -347,7 +347,7 @@ def test_labels_of_an_image_that_are_judged_one_by_one_are_drawn(
     config = json.loads((folder / "config.json").read_text())
     config["problem_type"] = "multi_label_classification"
     (folder / "config.json").write_text(json.dumps(config))
-    app = opened(folder, "task")
+    app = open_page(folder, "task")
     header, arrays = picture(app, "pair")
     p = library(folder, EXAMPLES[0])[0].logits[0].sigmoid()
     np.testing.assert_allclose(arrays["p"], p, atol=2e-6)
@@ -358,7 +358,7 @@ def test_labels_of_an_image_that_are_judged_one_by_one_are_drawn(
 
 
 def test_another_image_is_another_run(folders: dict[str, Path]) -> None:
-    app = opened(folders[VIT], "task", **{IMAGE: EXAMPLES[1]})
+    app = open_page(folders[VIT], "task", **{IMAGE: EXAMPLES[1]})
     p = library(folders[VIT], EXAMPLES[1])[0].logits[0].softmax(-1)
     np.testing.assert_allclose(picture(app, "pair")[1]["p"], p, atol=2e-6)
     assert app.selectbox(key=IMAGE).value == EXAMPLES[1]
@@ -367,7 +367,7 @@ def test_another_image_is_another_run(folders: dict[str, Path]) -> None:
 def test_a_users_image_is_read_and_a_link_to_it_opens_the_example(
     folders: dict[str, Path],
 ) -> None:
-    app = opened(folders[VIT], "task")
+    app = open_page(folders[VIT], "task")
     session = app.session_state["live session"]
     content = BytesIO()
     decoded(example(EXAMPLES[1])).save(content, "WEBP", lossless=True)
@@ -378,7 +378,7 @@ def test_a_users_image_is_read_and_a_link_to_it_opens_the_example(
     p = library(folders[VIT], EXAMPLES[1])[0].logits[0].softmax(-1)
     np.testing.assert_allclose(picture(app, "pair")[1]["p"], p, atol=2e-6)
     assert "<b>mine" in app.selectbox(key=IMAGE).options[-1]
-    elsewhere = opened(folders[VIT], "task", **{IMAGE: reference})
+    elsewhere = open_page(folders[VIT], "task", **{IMAGE: reference})
     assert "a link cannot hold an image file" in prose(elsewhere)
     assert elsewhere.selectbox(key=IMAGE).value == EXAMPLES[0]
     np.testing.assert_allclose(
@@ -392,20 +392,20 @@ def test_a_users_image_is_read_and_a_link_to_it_opens_the_example(
 def test_a_link_with_an_invalid_image_opens_the_example(
     folders: dict[str, Path], value: str
 ) -> None:
-    app = opened(folders[VIT], "attention", **{IMAGE: value})
+    app = open_page(folders[VIT], "attention", **{IMAGE: value})
     assert app.selectbox(key=IMAGE).value == EXAMPLES[0]
     assert "could not be restored" in prose(app)
 
 
 def test_a_pinned_image_stays_beside_another(folders: dict[str, Path]) -> None:
-    app = opened(
+    app = open_page(
         folders[VIT],
         "attention",
         **{IMAGE: EXAMPLES[1], "pin.checkpoint": str(folders[VIT]), f"pin.{IMAGE}": EXAMPLES[0]},
     )
     rows = [picture(app, key)[1]["heads"] for key in ("image_map", "pin image_map")]
     assert np.abs(rows[0] - rows[1]).max() > 1e-4
-    alone = picture(opened(folders[VIT], "attention"), "image_map")[0]
+    alone = picture(open_page(folders[VIT], "attention"), "image_map")[0]
     both = picture(app, "pin image_map")[0]
     assert alone["site"] == both["site"]
 
@@ -414,10 +414,10 @@ def test_a_pinned_image_has_no_text_to_keep_and_is_swapped_with_the_current_one(
     folders: dict[str, Path],
 ) -> None:
     beside = {"pin.checkpoint": str(folders[VIT])}
-    app = opened(folders[VIT], "attention", **{IMAGE: EXAMPLES[1]}, **beside)
+    app = open_page(folders[VIT], "attention", **{IMAGE: EXAMPLES[1]}, **beside)
     assert not [button for button in app.button if button.key in ("pin-keep", "pin-swap")]
     both = {IMAGE: EXAMPLES[1], f"pin.{IMAGE}": EXAMPLES[0], **beside}
-    app = opened(folders[VIT], "attention", **both)
+    app = open_page(folders[VIT], "attention", **both)
     before = [picture(app, key)[1]["heads"] for key in ("image_map", "pin image_map")]
     with_key(app.button, "pin-swap").click().run()
     assert not app.exception
@@ -454,7 +454,7 @@ def test_other_special_tokens_are_not_called_other_patches(
 
 def test_a_painted_mask_is_hatched_over_the_image(folders: dict[str, Path]) -> None:
     name = run_changes.mask_parameter("self").name
-    app = opened(folders[VIT], "attention", site=FIRST, head="1", lock="q3", **{name: "f3.1"})
+    app = open_page(folders[VIT], "attention", site=FIRST, head="1", lock="q3", **{name: "f3.1"})
     _, arrays = picture(app, "image_map")
     assert np.argwhere(arrays["blocked"]).tolist() == [[3, 1]]
     assert arrays["weights"][3, 1] == 0
@@ -475,7 +475,7 @@ def test_a_painted_mask_is_hatched_over_the_image(folders: dict[str, Path]) -> N
 def test_an_image_is_called_neither_a_text_nor_a_sentence(
     folders: dict[str, Path], view: str, section: dict[str, str]
 ) -> None:
-    notes_below = prose(opened(folders[VIT], view, **section))
+    notes_below = prose(open_page(folders[VIT], view, **section))
     of_texts = (
         "This is one sentence",
         "This is one text",

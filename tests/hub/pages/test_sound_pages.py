@@ -48,7 +48,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def opened(folder: Path, view: str, **address: str) -> AppTest:
+def open_page(folder: Path, view: str, **address: str) -> AppTest:
     return page_at(view, checkpoint=str(folder), **address)
 
 
@@ -62,7 +62,7 @@ def places() -> list[tuple[str, dict[str, str]]]:
 
 @pytest.mark.parametrize(("view", "address"), places())
 def test_every_page_and_section_opens(folder: Path, view: str, address: dict[str, str]) -> None:
-    app = opened(folder, view, **address)
+    app = open_page(folder, view, **address)
     assert not app.exception
     assert picker(app)["value"] == str(folder)
     told = prose(app) + "".join(one.proto.json for one in app.get("bidi_component"))
@@ -91,7 +91,7 @@ def encoders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 @pytest.mark.parametrize("view", list(PAGES))
 @pytest.mark.parametrize("name", ENCODERS)
 def test_every_page_opens_on_an_encoder(encoders: dict[str, Path], name: str, view: str) -> None:
-    app = opened(encoders[name], view)
+    app = open_page(encoders[name], view)
     assert not app.exception
     assert picker(app)["value"] == str(encoders[name])
     told = prose(app) + "".join(one.proto.json for one in app.get("bidi_component"))
@@ -119,7 +119,7 @@ def test_a_page_opens_on_a_section_that_the_run_has(
 ) -> None:
     assert section in PAGES[view].views
     (save_speller if name in SPELLERS else save_reader)(name, tmp_path)
-    app = opened(tmp_path, view, **{f"{view}-section": section})
+    app = open_page(tmp_path, view, **{f"{view}-section": section})
     assert not app.exception
     assert picker(app)["value"] == str(tmp_path)
 
@@ -128,7 +128,7 @@ def test_task_shows_every_letter_and_the_row_of_the_frame_that_it_is_read_from(
     encoders: dict[str, Path],
 ) -> None:
     site, name = "sew.encoder.layers.1.attention", "SEWForCTC"
-    app = opened(encoders[name], "task", site=site, head="2", **{"task-position": "35"})
+    app = open_page(encoders[name], "task", site=site, head="2", **{"task-position": "35"})
     run = app.session_state["live session"].run.trace
     module = transformers.SEWForCTC.from_pretrained(encoders[name], attn_implementation="eager")
     given = run.streams["frames"].ids.features[None]
@@ -144,7 +144,7 @@ def test_task_shows_every_letter_and_the_row_of_the_frame_that_it_is_read_from(
     np.testing.assert_allclose(arrays["weights"], made.attentions[1][0, 2, 17], atol=2e-6)
     assert "failed" not in [look for look, _ in said(app, "checks")["rows"]]
     assert "answers** for 2 parts of the sound" in prose(app)
-    last = opened(encoders[name], "task", site=site, **{"task-position": "98"})
+    last = open_page(encoders[name], "task", site=site, **{"task-position": "98"})
     header, arrays = picture(last, "answers")
     assert (header["reading"]["keys"], len(arrays["weights"])) == ([], 0)
     assert (
@@ -184,7 +184,7 @@ def test_the_table_of_letters_names_them(encoders: dict[str, Path], name: str, u
 def test_task_of_a_classifier_of_sounds_shows_classes_and_the_sound(
     encoders: dict[str, Path],
 ) -> None:
-    app = opened(encoders["HubertForSequenceClassification"], "task")
+    app = open_page(encoders["HubertForSequenceClassification"], "task")
     made = transformers.HubertForSequenceClassification
     module = made.from_pretrained(encoders["HubertForSequenceClassification"]).eval()
     run = app.session_state["live session"].run.trace
@@ -211,7 +211,7 @@ def spectrogram(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_for_patches_of_a_sound_no_page_makes_a_false_statement(
     spectrogram: Path, view: str, address: dict[str, str]
 ) -> None:
-    app = opened(spectrogram, view, **address)
+    app = open_page(spectrogram, view, **address)
     assert not app.exception
     assert picker(app)["value"] == str(spectrogram)
     told = prose(app)
@@ -233,7 +233,7 @@ def test_a_sound_with_many_tokens_is_not_answered_by_asking_for_a_shorter_text(
 ) -> None:
     n = defaultdict(lambda: 9) if section == "Attribution" else 9
     monkeypatch.setattr(f"viz_app.views.interventions.{limit}", n)
-    app = opened(spectrogram, "interventions", **{"interventions-section": section})
+    app = open_page(spectrogram, "interventions", **{"interventions-section": section})
     assert not app.exception
     told = prose(app) + "".join(one.proto.json for one in app.get("bidi_component"))
     assert "This sound has too many tokens" in told
@@ -243,7 +243,7 @@ def test_a_sound_with_many_tokens_is_not_answered_by_asking_for_a_shorter_text(
 
 def test_over_the_spectrogram_are_the_librarys_weights(spectrogram: Path) -> None:
     site = "audio_spectrogram_transformer.layers.1.attention"
-    app = opened(spectrogram, "attention", site=site, head="2", lock="q30")
+    app = open_page(spectrogram, "attention", site=site, head="2", lock="q30")
     header, arrays = picture(app, "sound_map")
     module = transformers.ASTForAudioClassification.from_pretrained(
         spectrogram, attn_implementation="eager"
@@ -266,7 +266,7 @@ def test_over_the_spectrogram_are_the_librarys_weights(spectrogram: Path) -> Non
     np.testing.assert_allclose(arrays["spectrogram"], 255 * wanted, atol=0.51)
     note = str(said(app, f"note {SOUND}"))
     assert "2.0 s: 2 × 20 patches, then 2 × 5 of padding; 52 tokens." in note
-    task = opened(spectrogram, "task")
+    task = open_page(spectrogram, "task")
     assert "The row of one patch is shown; click another in the sound." in prose(task)
     header, arrays = picture(task, "pair")
     np.testing.assert_allclose(arrays["p"], made.logits[0].softmax(-1), atol=2e-6)
@@ -275,14 +275,14 @@ def test_over_the_spectrogram_are_the_librarys_weights(spectrogram: Path) -> Non
 
 def test_for_a_sound_that_is_cut_the_length_read_is_stated(tmp_path: Path) -> None:
     save_spectrogram_reader(tmp_path)
-    app = opened(tmp_path, "masks")
+    app = open_page(tmp_path, "masks")
     note = str(said(app, f"note {SOUND}"))
     assert "The first 0.56 s of 2 s are read: 2 × 5 patches; 12 tokens." in note
     assert "The sound runs alone, without padding." in prose(app)
 
 
 def test_the_positions_of_a_spectrogram_rise_with_the_bands(spectrogram: Path) -> None:
-    app = opened(spectrogram, "positions", **{"positions-section": "Grid of patches"})
+    app = open_page(spectrogram, "positions", **{"positions-section": "Grid of patches"})
     figure = plotly(app, "positions-grid")
     assert figure["layout"]["yaxis"]["autorange"] is True  # not reversed: row 1 is at the bottom
     module = transformers.ASTForAudioClassification.from_pretrained(spectrogram)
@@ -309,7 +309,7 @@ def ids_of(app: AppTest) -> tuple[int, ...]:
 
 
 def test_the_picture_over_the_sound_has_the_librarys_weights(folder: Path) -> None:
-    app = opened(folder, "attention", site=CROSS, head="1", lock="q4")
+    app = open_page(folder, "attention", site=CROSS, head="1", lock="q4")
     header, arrays = picture(app, "sound_map")
     wanted = library(folder, example_sound(), ids_of(app)).cross_attentions[1][0]
     assert (header["query"], header["head"], header["readsItself"]) == (4, 1, False)
@@ -324,7 +324,7 @@ def test_the_picture_over_the_sound_has_the_librarys_weights(folder: Path) -> No
 def test_task_of_a_generating_model_shows_what_the_chosen_token_attends_to_over_the_sound(
     folder: Path,
 ) -> None:
-    app = opened(folder, "task", site=CROSS, head="1", **{"task-position": "4"})
+    app = open_page(folder, "task", site=CROSS, head="1", **{"task-position": "4"})
     header, arrays = picture(app, "sound_map")
     wanted = library(folder, example_sound(), ids_of(app))
     np.testing.assert_allclose(arrays["weights"], wanted.cross_attentions[1][0][1], atol=2e-6)
@@ -338,7 +338,9 @@ def test_task_of_a_generating_model_shows_what_the_chosen_token_attends_to_over_
     p = wanted.logits[0, 4].softmax(-1)
     np.testing.assert_allclose(numbers["probability"][4], p[ids_of(app)[5]], rtol=1e-4)
     assert "failed" not in [look for look, _ in said(app, "checks")["rows"]]
-    own = opened(folder, "task", site="model.decoder.layers.1.self_attn", **{"task-position": "4"})
+    own = open_page(
+        folder, "task", site="model.decoder.layers.1.self_attn", **{"task-position": "4"}
+    )
     assert len(picture(own, "answers")[0]["reading"]["keys"]) == len(ids_of(own))
     keys = [element.proto.id for element in own.get("bidi_component")]
     assert not [key for key in keys if key.endswith("sound_map")]
@@ -353,7 +355,7 @@ def test_only_a_query_chooses_an_answer(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_frames_read_frames_and_the_loud_part_of_the_picture_is_the_sound(folder: Path) -> None:
-    app = opened(folder, "attention", site=SELF, head="0")
+    app = open_page(folder, "attention", site=SELF, head="0")
     header, arrays = picture(app, "sound_map")
     wanted = library(folder, example_sound(), ids_of(app)).encoder_attentions[1][0]
     assert (header["query"], header["readsItself"]) == (50, True)
@@ -369,16 +371,16 @@ def test_frames_read_frames_and_the_loud_part_of_the_picture_is_the_sound(folder
 
 
 def test_only_a_sound_site_has_the_picture(folder: Path) -> None:
-    app = opened(folder, "attention", site="model.decoder.layers.0.self_attn", head="0")
+    app = open_page(folder, "attention", site="model.decoder.layers.0.self_attn", head="0")
     keys = [element.proto.id for element in app.get("bidi_component")]
     assert not [key for key in keys if key.endswith("sound_map")]
 
 
 def test_another_sound_and_a_typed_text_are_another_run(folder: Path) -> None:
-    first, other = (opened(folder, "task", **{SOUND: name}) for name in SOUND_EXAMPLES[:2])
+    first, other = (open_page(folder, "task", **{SOUND: name}) for name in SOUND_EXAMPLES[:2])
     assert ids_of(first) != ids_of(other)
     assert other.selectbox(key=SOUND).value == SOUND_EXAMPLES[1]
-    typed = opened(folder, "task", **{SOUND: SOUND_EXAMPLES[1], TEXT: "the dog"})
+    typed = open_page(folder, "task", **{SOUND: SOUND_EXAMPLES[1], TEXT: "the dog"})
     assert ids_of(typed)[:3] == ids_of(other)[:3]
     assert "failed" not in [look for look, _ in said(typed, "checks")["rows"]]
     wanted = (
@@ -403,7 +405,7 @@ def test_a_pinned_run_follows_a_typed_transcript_but_no_other_text(folder: Path)
 
 
 def test_the_note_counts_the_frames_that_are_read(folder: Path) -> None:
-    app = opened(folder, "attention")
+    app = open_page(folder, "attention")
     session = app.session_state["live session"]
     short = Waveform(np.full(8000, 0.2, np.float32), 16_000).as_wav()
     kind = own_files.FILE_KINDS["sound"]
@@ -415,14 +417,14 @@ def test_the_note_counts_the_frames_that_are_read(folder: Path) -> None:
     header, _ = picture(app, "sound_map")
     assert (header["heard"], len(header["keys"])) == (25, FRAMES)
     assert "<b>mine" in app.selectbox(key=SOUND).options[-1]
-    elsewhere = opened(folder, "task", **{SOUND: reference})
+    elsewhere = open_page(folder, "task", **{SOUND: reference})
     assert "a link cannot hold a sound file" in prose(elsewhere)
     assert elsewhere.selectbox(key=SOUND).value == SOUND_EXAMPLES[0]
 
 
 @pytest.mark.parametrize("value", ["own-zzz", "/etc/passwd", "<script>", "own-" + "0" * 12, ""])
 def test_a_link_with_an_invalid_sound_opens_the_example(folder: Path, value: str) -> None:
-    app = opened(folder, "task", **{SOUND: value})
+    app = open_page(folder, "task", **{SOUND: value})
     assert not app.exception
     assert app.selectbox(key=SOUND).value == SOUND_EXAMPLES[0]
 
@@ -430,13 +432,13 @@ def test_a_link_with_an_invalid_sound_opens_the_example(folder: Path, value: str
 @pytest.mark.parametrize("view", ["interventions", "compare"])
 def test_parts_that_need_a_text_say_that_there_is_none(folder: Path, view: str) -> None:
     for section in PAGES[view].views:
-        told = prose(opened(folder, view, **{f"{view}-section": section}))
+        told = prose(open_page(folder, view, **{f"{view}-section": section}))
         assert ("**This model reads no text**" in told) is (section == "Many texts")
         assert "the sound that is shown" in told or section != "Many texts"
 
 
 def test_a_head_is_taken_from_a_second_sound(folder: Path) -> None:
-    app = opened(folder, "interventions", **{"interventions-section": "Patch"})
+    app = open_page(folder, "interventions", **{"interventions-section": "Patch"})
     assert app.selectbox(key="patch-sound").value == SOUND_EXAMPLES[1]
     with in_session(app):
         patch.toggle_part("needed", "head", CROSS, 1)
@@ -452,7 +454,7 @@ def test_a_head_is_taken_from_a_second_sound(folder: Path) -> None:
 
 
 def test_masks_speak_of_a_sound_and_positions_show_its_sinusoids(folder: Path) -> None:
-    told = prose(opened(folder, "masks"))
+    told = prose(open_page(folder, "masks"))
     assert "The sound runs alone" in told
-    app = opened(folder, "positions", **{"positions-section": "Grid of patches"})
+    app = open_page(folder, "positions", **{"positions-section": "Grid of patches"})
     assert "reads no image" in prose(app)
