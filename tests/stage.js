@@ -1,4 +1,4 @@
-// The page of tests/stage.py: shows components, and writes down what is drawn on every canvas, in CSS pixels of the canvas.
+// The page of tests/stage.py: shows components, and logs what is drawn on every canvas, in CSS pixels of the canvas.
 (() => {
   const logs = new WeakMap();
   const log = (canvas) => logs.get(canvas) ?? (logs.set(canvas, []), logs.get(canvas));
@@ -90,7 +90,7 @@
   };
   HTMLAnchorElement.prototype.click = function () { hand?.(this); };
 
-  // Timers that wait for a test's word. Each mount begins with the browser's own.
+  // Timers that wait until a test ends them. Each mount starts with the browser's own timers.
   const { setTimeout, clearTimeout } = window, held = new Map();
   const timers = {
     release() {
@@ -100,7 +100,7 @@
       return left;
     },
     hold() {
-      let number = 2 ** 40;     // no timer of the browser's has it
+      let number = 2 ** 40;     // no timer of the browser has it
       window.setTimeout = (end, wait, ...values) => (held.set(++number, () => end(...values)), number);
       window.clearTimeout = (timer) => held.delete(timer) || clearTimeout(timer);
     },
@@ -138,7 +138,7 @@
         parentElement: this.root, setTriggerValue: (name, value) => sent.push([name, value]),
       });
     },
-    // As when the component leaves the page.
+    // What happens when the component leaves the page.
     end() { this.host.remove(); end?.(); end = undefined; return new Promise((done) => setTimeout(done)); },
     endOf: () => end,
     // Runs of one colour, [length, red | green << 8 | blue << 16 …], because that is little to send.

@@ -95,7 +95,7 @@ def test_one_score_at_each_distance_has_no_band_and_its_position_in_the_text_is_
     assert not stage.elements(".band")
 
 
-def test_pointing_says_the_exact_numbers_at_the_nearest_distance(stage: Stage) -> None:
+def test_hovering_shows_the_exact_numbers_at_the_nearest_distance(stage: Stage) -> None:
     stage.mount("by_distance", WIDTH).show(banded())
     x, _ = scales(stage)
     for distance, said in (

@@ -246,7 +246,7 @@ def test_the_strip_shows_every_mask_as_its_layers_and_their_union(stage: Stage) 
     assert stage.sent[-1] == ["kind", {"kind": "cross"}]
 
 
-def test_pointing_at_a_cell_says_why_it_is_open_or_blocked(stage: Stage) -> None:
+def test_hovering_a_cell_says_why_it_is_open_or_blocked(stage: Stage) -> None:
     shown(stage, painted=[[2, 2, 0], [0, 4, 1], [3, 6, 0]])
     for q, k, said, why, last in (
         (2, 3, "q2 may attend to k3.", ["no layer blocks it"], "True, adds 0 to its score"),
@@ -295,7 +295,7 @@ def test_the_tip_is_beside_the_pointer_and_within_the_page(stage: Stage) -> None
     assert stage.box(".tip")["right"] <= stage.box(".masks")["right"] + 0.5
 
 
-def test_pointing_at_a_token_frames_its_row_or_column(stage: Stage) -> None:
+def test_hovering_a_token_frames_its_row_or_column(stage: Stage) -> None:
     shown(stage)
     cells = grid(stage)
     stage.move(BOARD, cells["left"] - 8, at(stage, 2, 0)[1])
@@ -628,7 +628,7 @@ def test_before_after_and_difference_hold_their_weights(stage: Stage) -> None:
     assert "Hatched: blocked" in legend
 
 
-def test_pointing_at_the_effect_says_all_three_numbers(stage: Stage) -> None:
+def test_hovering_the_effect_shows_all_three_numbers(stage: Stage) -> None:
     _header, arrays = shown(stage, ALL)
     for n, (q, k) in enumerate(((3, 4), (2, 1), (4, 2))):
         cells = grid(stage, n)

@@ -135,7 +135,7 @@ def test_the_board_and_the_answer_end_within_the_viewport(
     assert shared_page.evaluate("document.documentElement.scrollWidth") <= width
 
 
-def test_a_sweep_runs_in_the_page_is_stopped_and_goes_on(shared_page: Page) -> None:
+def test_a_sweep_runs_in_the_page_is_stopped_and_continued(shared_page: Page) -> None:
     """The result is that of the same sweep in Python."""
     resize(shared_page, 1280, 720)
     choices = {"interventions-section": "Many texts", "if-baseline": "uniform"}

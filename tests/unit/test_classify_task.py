@@ -200,7 +200,7 @@ def test_naive_bayes_by_hand():
     assert text_words("GOOD day, sir; it isn’t 3!") == ["good", "day", "sir", "it", "isn't", "3"]
 
 
-def test_baselines_are_of_the_training_texts(task):
+def test_baselines_are_fitted_to_the_training_texts(task):
     """One word reveals the class, so the bag of words knows it; the bag of tokens by hand; the majority is that of the training texts."""
     model = random_gpt(vocab_size=task.tokenizer.vocab_size, head="classes", classes="bad,good")
     found, cases = task.evaluate(model).measures, task.held_out()

@@ -285,7 +285,7 @@ def test_about_five_percent_of_dates_are_held_out():
 
 
 @pytest.mark.parametrize(("label", "source"), dates.SOURCE_EXAMPLES)
-def test_shown_examples_are_of_the_task_and_held_out(label, source):
+def test_shown_examples_belong_to_the_task_and_are_held_out(label, source):
     target = read_date(source)
     assert label
     assert dates.is_held_out_date(target)

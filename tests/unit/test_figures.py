@@ -353,7 +353,7 @@ def test_the_colour_map_runs_from_paper_to_accent_evenly() -> None:
 @pytest.mark.parametrize(
     ("languages", "expected"), [(["en", "fr"], "English"), ([], "source"), (["en"], "source")]
 )
-def test_a_translation_is_spoken_of_by_its_languages_where_the_record_says_them(
+def test_a_translation_is_described_by_its_languages_if_the_record_names_them(
     languages: list[str], expected: str
 ) -> None:
     assert expected in words.terms("translation", languages).source

@@ -240,7 +240,7 @@ def marked(pre_tokenizer: pre_tokenizers.PreTokenizer | None) -> tokenizers.Toke
     return backend
 
 
-def test_each_tokenizer_says_what_its_words_are() -> None:
+def test_each_tokenizer_defines_its_words() -> None:
     text = "Isn't unfathomable l'œuf 12?"
     assert spelled(Tokenizer.bpe(["a b"], 140), text) == [
         "Isn'",

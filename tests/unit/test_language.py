@@ -437,7 +437,7 @@ def test_a_step_of_text_is_the_mean_over_its_tokens(task, tmp_path):
     assert record.loss == pytest.approx(total / tokens, rel=1e-4)
 
 
-def test_the_validation_loss_is_of_the_validation_documents(task, tmp_path):
+def test_the_validation_loss_is_computed_on_the_validation_documents(task, tmp_path):
     run = trainer(task, tmp_path, average_last=0.0)
     validation = [record.validation for record in run.train() if record.validation][-1]
     total, tokens = 0.0, 0

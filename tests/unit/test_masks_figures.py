@@ -475,7 +475,7 @@ def test_rows_with_nothing_to_read_are_named(scope: Scope) -> None:
     assert masks_text.empty_rows_note(run.trace.attention[OWN], "Decoder self", TARGET) == ""
 
 
-def test_rules_are_of_this_kind_of_attention(view: MaskView) -> None:
+def test_rules_fit_the_kind_of_attention(view: MaskView) -> None:
     of_heads = masks_text.rules(view.sites[0])
     assert r"$\mathrm{softmax}(\frac{q\cdot k}{\sqrt{5}} + M)$" in of_heads
     assert "Every layer and head" in of_heads

@@ -115,7 +115,7 @@ def test_a_null_distribution_too_small_for_its_level_is_mentioned(n: int) -> Non
     assert (f"{n} matches between 3 other seeds are too few" in said) is not is_enough
 
 
-def test_the_most_alike_are_named() -> None:
+def test_the_most_similar_heads_are_named() -> None:
     mean = torch.tensor([[0.0, 0.4, 0.3], [0.4, 0.0, 0.2], [0.3, 0.2, 0.0]])
     kind = replace(CROSSED, mean=mean)
     assert matches.within_sentence(kind).startswith("L1 H2 and L2 H1 are most alike: 0.200 bits")
@@ -123,7 +123,7 @@ def test_the_most_alike_are_named() -> None:
     assert np.isfinite([float(str(row[2])) for row in matches.nearest_rows(kind)]).all()
     mean = torch.tensor([[0.0, 0.2004, 0.3], [0.2004, 0.0, 0.2003], [0.3, 0.2003, 0.0]])
     said = matches.within_sentence(replace(CROSSED, mean=mean))
-    assert said.startswith("L1 H2 and L2 H1 are most alike")  # of numbers that are drawn alike
+    assert said.startswith("L1 H2 and L2 H1 are most alike")  # of numbers from one distribution
 
 
 def test_the_only_head_of_a_model_is_the_nearest() -> None:

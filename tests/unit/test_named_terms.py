@@ -179,7 +179,7 @@ def test_the_walk_shows_the_terms_and_their_sum(trace, at):
     ]
 
 
-def test_the_sentences_say_what_the_terms_are(trace, at):
+def test_the_sentences_describe_the_terms(trace, at):
     stages = {stage.name: stage for stage in inside_cell.cell_stages(trace, at, TERMS)}
     assert "here 6 after “d”" in stages["position"].sentence
     assert "Here it is different texts." in stages["segment"].sentence

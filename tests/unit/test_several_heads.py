@@ -53,7 +53,7 @@ def test_the_heads_are_those_of_all_layers_in_the_order_of_the_measure(trace: Tr
         np.testing.assert_allclose(arrays[measure], values.abs(), rtol=1e-4, atol=1e-6)
 
 
-def test_chosen_heads_are_drawn_and_those_that_are_not_there_are_not(trace: Trace) -> None:
+def test_chosen_heads_are_drawn_and_missing_ones_are_ignored(trace: Trace) -> None:
     assert HeadGroup(trace, "self", "first", (1, 4)).drawn_heads == [1, 4]
     assert HeadGroup(trace, "self", "first", (1, 6, 77)).drawn_heads == [1]
     assert HeadGroup(trace, "self", "first", ()).drawn_heads == []

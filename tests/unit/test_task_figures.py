@@ -283,7 +283,9 @@ def test_a_missing_position_gives_the_default(gpt: Scope, position: int) -> None
     assert of(gpt, TEXT, position=7)[0]["position"] == 7
 
 
-def test_the_attention_shown_is_of_the_stream_that_answers(transformer: Scope, gpt: Scope) -> None:
+def test_the_attention_shown_belongs_to_the_answering_stream(
+    transformer: Scope, gpt: Scope
+) -> None:
     trace = transformer.run("abcde", "edc")
     chosen = [
         reading_site(trace, "target", focus)

@@ -170,7 +170,7 @@ def test_shapes_and_axes(recording):
         assert a.formula
 
 
-def test_rows_sum_to_one_and_blocked_cells_say_who_blocked_them(recording):
+def test_rows_sum_to_one_and_blocked_cells_name_the_layers_that_block_them(recording):
     site = recording.attention["decoder.layers.1.self_attn"]
     weights, allowed = site.weights(batch=1), site.allowed(batch=1)
     torch.testing.assert_close(weights.sum(-1), torch.ones(N_HEADS, N_TARGET))

@@ -220,7 +220,7 @@ def test_a_run_that_can_no_longer_be_queued_fails_and_later_ones_begin():
         run.stop()
 
 
-def test_a_run_that_fails_to_begin_in_any_way_says_why_and_the_next_begins():
+def test_a_run_that_fails_to_begin_gives_the_reason_and_the_next_begins():
     class Failing(Unstarted):
         def start(self) -> None:
             raise RuntimeError("can't start new thread")

@@ -184,7 +184,7 @@ def test_snapshots_at_log_spaced_steps(tmp_path):
     )
 
 
-def test_validation_is_of_the_weights_that_are_saved(tmp_path):
+def test_validation_uses_the_saved_weights(tmp_path):
     """It is without label smoothing, whatever the training loss uses."""
     trainer = reversal_trainer(
         tmp_path, steps=6, validate_every=3, score_cases=7, average_last=0.5, label_smoothing=0.3

@@ -272,7 +272,7 @@ def test_the_licence_is_tatoebas_only_for_tatoebas_file(file, tmp_path):
     assert TranslationTask(path).licence == TATOEBA_LICENCE
 
 
-def test_the_fingerprint_is_of_the_content(task, file, tmp_path):
+def test_the_fingerprint_depends_on_the_content(task, file, tmp_path):
     assert task.data()["file"] == "pairs.tsv"
     assert task.data()["sha256"] == hashlib.sha256(file.read_bytes()).hexdigest()
     each = [hashlib.sha256(file.read_bytes()).hexdigest(), hashlib.sha256(b"x").hexdigest()]
