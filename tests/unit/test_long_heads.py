@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from payload import letters
+from drawn import letters
 
 from models.trace import AttentionSite, Trace
 from viz_app import words
