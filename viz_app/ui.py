@@ -28,6 +28,7 @@ __all__ = [
     "downloads",
     "fit_to_screen",
     "headline",
+    "in_theme",
     "is_dark",
     "page_look",
     "redraw_alone",
@@ -35,7 +36,6 @@ __all__ = [
     "screen",
     "show_note",
     "show_placeholder",
-    "shown_in",
     "small_print",
     "strip",
     "svg_export",
@@ -106,7 +106,7 @@ def fit_to_screen(chart: Chart, *, grows: bool = True, extra_px: int = 0) -> Cha
 
 
 @contextmanager
-def shown_in(theme: str) -> Iterator[None]:
+def in_theme(theme: str) -> Iterator[None]:
     """Draw for this theme, "light" or "dark", instead of the browser's."""
     token = _THEME.set(theme)
     try:

@@ -82,7 +82,7 @@ def _charts(
     """Return the charts in the light theme, which `pictures` have, and drawn again in the dark."""
     if not plots:
         return {}
-    with ui.shown_in("dark"):
+    with ui.in_theme("dark"):
         dark = draw_again()
     return {key: chart_payload(plot, pictures[key], dark[key]) for key, plot in plots.items()}
 
