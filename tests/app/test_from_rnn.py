@@ -546,7 +546,7 @@ def test_stopping_keeps_what_was_measured(shipped, monkeypatch):
     assert ": measuring." in at.get("progress")[0].proto.text
     at.button(key="from-rnn-stop").click().run()
     text = at.get("progress")[0].proto.text
-    assert "stopped; what was measured remains" in text
+    assert "stopped; its times remain" in text
     assert int(text.split()[0]) > 0
 
 
