@@ -1,8 +1,10 @@
-"""Small generated tasks that a model learns in about a minute: copy, reverse, sort, addition."""
+"""Small generated tasks that a model learns in about a minute, each a rule for strings."""
 
+from datetime import date
 from random import Random
 from typing import Any
 
+from models.tasks.date_languages import ENGLISH
 from models.tasks.forms import MASKED_FORM, ONE_TEXT_FORM, ORDERED, PAIRED_FORM
 from models.tasks.generated import GeneratedTask
 from models.tasks.markov import MarkovTask
@@ -12,6 +14,7 @@ from models.training.task import DataError
 COPY_LETTERS = "abcdefghij"
 MIN_LETTERS, MAX_LETTERS = 4, 8  # letters of a source
 DECIMAL_DIGITS, N_DIGITS = "0123456789", 3  # of each number
+EARLIEST, LATEST = date(1900, 1, 1), date(2099, 12, 31)  # enough of them are held out
 REVERSED_ORDER, PLAIN_ORDER = "reversed", "plain"
 
 
@@ -52,6 +55,26 @@ class SortTask(LettersTask):
         return "".join(sorted(source))
 
 
+class EnglishDatesTask(GeneratedTask):
+    """Dates from 1900 to 2099 as `5 March 2019`, to be written as `2019-03-05`.
+
+    The small form of the task `dates`: with one language and one pattern, to hold out a source is
+    to hold out a date.
+    """
+
+    name, purpose = "english-dates", "writes an English date in ISO format"
+    months = ENGLISH.month_rows[0]
+    alphabet = "".join(sorted({*f" -{DECIMAL_DIGITS}", *"".join(months)}))
+
+    def draw(self, rng: Random) -> str:
+        day = date.fromordinal(rng.randint(EARLIEST.toordinal(), LATEST.toordinal()))
+        return f"{day.day} {self.months[day.month - 1]} {day.year}"
+
+    def answer(self, source: str) -> str:
+        day, month, year = source.split()
+        return date(int(year), self.months.index(month) + 1, int(day)).isoformat()
+
+
 class AdditionTask(GeneratedTask):
     """Two numbers of three digits, and their sum of four, its last digit first by default.
 
@@ -83,5 +106,13 @@ class AdditionTask(GeneratedTask):
 
 SMALL_TASKS: dict[str, type[GeneratedTask]] = {
     task.name: task
-    for task in (CopyTask, ReverseTask, SortTask, AdditionTask, RepeatTask, MarkovTask)
+    for task in (
+        CopyTask,
+        ReverseTask,
+        SortTask,
+        EnglishDatesTask,
+        AdditionTask,
+        RepeatTask,
+        MarkovTask,
+    )
 }

@@ -17,7 +17,7 @@ from models.training.task import Case, Progress, no_progress
 
 N_BLEU_RESAMPLES = 1000  # of corpus BLEU, as in Koehn 2004
 OF_TASK = {"translation": "BLEU"} | dict.fromkeys(
-    ("dates", "copy", "reverse", "sort", "addition"), "exact match"
+    ("dates", "english-dates", "copy", "reverse", "sort", "addition"), "exact match"
 )
 
 

@@ -16,10 +16,12 @@ from viz_app.navigation import PAGES
 from viz_app.session import opening
 
 # one model for each task and for each form of an example
-MODELS = [("copy", "transformer"), ("reverse", "bahdanau"), ("sort", "gpt"), ("addition", "bahdanau"), ("repeat", "gpt"),
+MODELS = [("copy", "transformer"), ("reverse", "bahdanau"), ("sort", "gpt"), ("english-dates", "transformer"),
+          ("addition", "bahdanau"), ("repeat", "gpt"),
           ("markov", "gpt"), ("sort", "bert"), ("sort", "xlnet")]  # fmt: skip
 LABELS = {
     "copy": "Letters a to j", "reverse": "Letters a to j", "sort": "Letters a to j, =, and their answer",
+    "english-dates": "Date, as 5 March 2019",
     "addition": "Two numbers of three digits", "repeat": "Letters a to l, some repeated", "markov": "Letters a to c of a chain",
 }  # fmt: skip
 

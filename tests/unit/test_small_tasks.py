@@ -3,6 +3,7 @@
 import math
 from collections import Counter
 from dataclasses import replace
+from datetime import datetime
 from itertools import islice, pairwise
 from random import Random
 
@@ -47,6 +48,8 @@ def is_right(name: str, source: str, answer: str) -> bool:
     """Check an answer by a route that the generator does not take."""
     if name == "addition":
         return answer == added(source)
+    if name == "english-dates":
+        return answer == datetime.strptime(source, "%d %B %Y").strftime("%Y-%m-%d")
     if name in ("markov", "repeat"):
         return True  # anything may follow
     if name == "sort":
@@ -89,6 +92,17 @@ def test_training_validation_and_test_share_no_source(name):
     assert not set(tested) & set(validated)
     assert all(map(is_held_out_source, tested + validated))
     assert not any(map(is_held_out_source, trained))
+
+
+def test_english_dates_are_split_by_date_and_cover_all_years_and_months():
+    task = open_task("english-dates")
+    sources = task._held_out_sources(validation=False)
+    assert len({task.answer(source) for source in sources}) == len(sources), "one source a date"
+    dates = [datetime.fromisoformat(task.answer(source)) for source in sources]
+    assert {each.month for each in dates} == set(range(1, 13))
+    assert {each.day for each in dates} == set(range(1, 32))
+    assert {each.year for each in dates} == set(range(1900, 2100))
+    assert task.answer("29 February 2000") == "2000-02-29"
 
 
 def test_a_step_depends_on_its_seed_and_number_alone():

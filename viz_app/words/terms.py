@@ -78,6 +78,11 @@ _DATES = _pair(
     ("Date, in any format", "ISO date"),
     aligned="dates-bahdanau",
 )
+_ENGLISH_DATES = _pair(
+    Stream("the date in English", "character of the English date"),
+    Stream("the ISO date so far", "character of the ISO date"),
+    ("Date, as 5 March 2019", "ISO date"),
+)
 _LETTERS = _either(
     _pair(
         Stream("the letters", "letter"),
@@ -124,6 +129,7 @@ _CLASSIFY = Terms(
 )
 _BY_TASK = {
     "dates": _DATES,
+    "english-dates": _ENGLISH_DATES,
     "copy": _LETTERS,
     "reverse": _LETTERS,
     "sort": _LETTERS,
