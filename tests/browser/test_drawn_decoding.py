@@ -598,7 +598,7 @@ def test_for_a_long_text_the_chips_are_blocks(stage: Stage) -> None:
             assert np.float32(chips[0][2]) == rows[f"{name}_self"][step, 0]
             assert chips[0][3].startswith("0–1: weight ")
             said = stage.texts(f".panel.{name} .what")[2]
-            assert "decoder layer 2, head 1; of each 2 tokens the largest weight" in said
+            assert "decoder layer 2, head 1; the largest weight of each 2 tokens" in said
 
 
 def test_long_names_are_shortened_and_strong_chips_written_in_the_pages_colour(

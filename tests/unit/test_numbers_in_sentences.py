@@ -371,7 +371,7 @@ def test_the_sentence_on_the_gradients_with_and_without_the_division(
 ) -> None:
     """The gradient with the division comes first, the one without second."""
     found = SimpleNamespace(mean_gradient=softmax, mean_product_gradient=product)
-    text = inside_scaling._moral(found)
+    text = inside_scaling._compare_with_paper(found)
     assert_contains(text, *said)
     assert ("hardly learn" in text) == (0 < product[1] < 0.01 * product[0])
 

@@ -163,13 +163,13 @@ def test_tokens_that_the_module_moves_are_not_shown_as_the_texts(make: type, tex
     trace = scope_of(make(), Usual(), make()).run(text)
     assert list(trace.attention) == ["parts.1"]
     assert list(trace.unrecorded) == ["parts.0", "parts.2"]
-    assert {"places" in reason for reason in trace.unrecorded.values()} == {True}
+    assert {"not at the positions" in reason for reason in trace.unrecorded.values()} == {True}
 
 
 def test_moved_tokens_are_not_shown_if_only_weights_are_known() -> None:
     trace = scope_of(Usual(), MovedRenormalised()).run(TEXT)
     assert list(trace.attention) == ["parts.0"]
-    assert "places" in trace.unrecorded["parts.1"]
+    assert "not at the positions" in trace.unrecorded["parts.1"]
 
 
 def test_an_edit_does_not_reach_attention_that_is_not_shown() -> None:
