@@ -71,7 +71,7 @@ SMALL_PLANS: dict[str, dict[str, Plan]] = {
     "copy": _written(),
     "reverse": _written(),
     "sort": _written() | {"gpt": _gpt(800), "bert": _bert(1000), "xlnet": _xlnet(1200)},
-    "english-dates": _written(),
+    "english-dates": {"transformer": _transformer(800), "bahdanau": _recurrent(500)},
     "addition": {
         "gpt": _gpt(1000, digits="reversed"),
         "bahdanau": _recurrent(1600, digits="reversed"),
