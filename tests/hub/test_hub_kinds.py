@@ -291,7 +291,7 @@ def test_a_softmax_inside_torchs_attention_counts_as_one() -> None:
     for call in calls:
         assert why_nothing_is_shown(Calling(call), "for another reason") == "for another reason"
     one = Calling(lambda x: F.scaled_dot_product_attention(x[:, :2], x, x))
-    assert "it weighs 2 × 5 places" in why_nothing_is_shown(one)
+    assert "it weighs 2 × 5 positions" in why_nothing_is_shown(one)
     assert "no softmax is computed" in why_nothing_is_shown(Calling(torch.tanh))
 
 

@@ -341,8 +341,8 @@ def rewritten(folder: Path, **changes: Any) -> Path:
 
 
 HOSTILE = {
-    "a huge size": ({"size": {"height": 10**6, "width": 10**6}}, "at most 2,048"),
-    "a huge edge": ({"size": {"shortest_edge": 50_000}}, "at most 2,048"),
+    "a huge size": ({"size": {"height": 10**6, "width": 10**6}}, "largest allowed is 2,048"),
+    "a huge edge": ({"size": {"shortest_edge": 50_000}}, "largest allowed is 2,048"),
     "another size": ({"size": {"height": 25, "width": 20}}, "does not run on an image alone"),
     "no fixed size": ({"do_resize": False}, "turns images into"),
     "no such class": ({"image_processor_type": "os.system"}, PREPROCESSOR),

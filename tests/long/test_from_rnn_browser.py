@@ -156,7 +156,7 @@ def test_measuring_can_be_stopped_and_results_stay(shared_page, checkpoint):
     shared_page.get_by_text("Measure on this machine").click()
     expect(shared_page.get_by_text(": measuring")).to_be_visible()
     shared_page.locator(".st-key-from-rnn-stop button").click()
-    expect(shared_page.get_by_text("stopped; what was measured remains")).to_be_visible()
+    expect(shared_page.get_by_text("stopped; its times remain")).to_be_visible()
 
 
 def test_a_picture_and_the_norms_can_be_downloaded(shared_page, checkpoint):

@@ -104,7 +104,7 @@ def test_the_files_of_a_long_text_arrive_while_they_are_made(
     expect(buttons.get_by_text("This head, npz")).to_be_visible()
     assert (
         "all 16,777,216 weights"
-        in page.locator("[data-testid=stCaptionContainer]", has_text="Of this head").text_content()
+        in page.locator("[data-testid=stCaptionContainer]", has_text="For this head").text_content()
     )
     link = buttons.locator("a", has_text="This head, npz")
     with page.expect_download() as saved:
