@@ -21,7 +21,7 @@ MODELS = [("copy", "transformer"), ("reverse", "bahdanau"), ("sort", "gpt"), ("e
           ("markov", "gpt"), ("sort", "bert"), ("sort", "xlnet")]  # fmt: skip
 LABELS = {
     "copy": "Letters a to j", "reverse": "Letters a to j", "sort": "Letters a to j, =, and their answer",
-    "english-dates": "Date, as 5 March 2019",
+    "english-dates": "Date, such as 5 March 2019",
     "addition": "Two numbers of three digits", "repeat": "Letters a to l, some repeated", "markov": "Letters a to c of a chain",
 }  # fmt: skip
 

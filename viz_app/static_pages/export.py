@@ -19,9 +19,7 @@ from viz_app.static_pages.links import Site, tabs_of_first
 from viz_app.static_pages.page import components, page
 
 _HERE = Path(__file__).parent
-WITHOUT_VEGA = (
-    "Pages with line charts are left out: they need vl-convert-python (pip install '.[site]')"
-)
+WITHOUT_VEGA = "Pages with line charts are left out; they need `pip install vl-convert-python`."
 
 
 def export_site(options: Namespace) -> int:

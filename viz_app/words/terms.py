@@ -81,7 +81,7 @@ _DATES = _pair(
 _ENGLISH_DATES = _pair(
     Stream("the date in English", "character of the English date"),
     Stream("the ISO date so far", "character of the ISO date"),
-    ("Date, as 5 March 2019", "ISO date"),
+    ("Date, such as 5 March 2019", "ISO date"),
 )
 _LETTERS = _either(
     _pair(

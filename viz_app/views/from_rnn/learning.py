@@ -276,7 +276,7 @@ def stage_text(text: str, is_typed: bool) -> str:
     return (
         f"Every model reads: {text}"
         if is_typed
-        else f"Every model reads the example: {text} (pick a dates model to type your own)"
+        else f"Every model reads the example: {text}. With a dates model open, all of them read your text."
     )
 
 
