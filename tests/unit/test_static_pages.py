@@ -115,7 +115,9 @@ def test_a_chart_has_the_papers_numbers_in_both_themes() -> None:
     assert curves["library"] == "vega"
     for theme in ("light", "dark"):
         (points,) = [
-            rows for rows in curves[theme]["datasets"].values() if "value" in next(iter(rows))
+            rows
+            for rows in curves[theme]["usual"]["datasets"].values()
+            if "value" in next(iter(rows))
         ]
         assert len(points) % 5 == 0
         for point in points:
@@ -125,8 +127,13 @@ def test_a_chart_has_the_papers_numbers_in_both_themes() -> None:
             assert point["value"] == pytest.approx(expected, abs=1e-5)
     grid = chart_of(made, "bert/positions-map.html", "positions-map")
     assert grid["library"] == "plotly"
-    assert grid["light"]["data"][0]["z"] == grid["dark"]["data"][0]["z"]
-    assert grid["light"]["layout"]["font"]["color"] != grid["dark"]["layout"]["font"]["color"]
+    light, dark = grid["light"]["usual"], grid["dark"]["usual"]
+    assert light["data"][0]["z"] == dark["data"][0]["z"]
+    assert light["layout"]["font"]["color"] != dark["layout"]["font"]["color"]
+    usual, phone = (curves["light"][name] for name in ("usual", "phone"))
+    assert usual["datasets"] == phone["datasets"]
+    assert [each["encoding"]["color"]["legend"]["columns"] for each in (usual, phone)] == [2, 1]
+    assert phone["height"] > usual["height"]  # so that the longer legend takes nothing of the plot
     assert {"assets/vega.js", "assets/plotly.js"} <= made.keys()
     assert b"plotly.js" not in made["bert/positions-curves.html"]
     assert b"plotly.js" in made["bert/positions-map.html"]

@@ -11,10 +11,11 @@ import plotly
 import plotly.graph_objects as go
 
 from viz_app.drawing.frame import fitted
-from viz_app.drawing.screen import USUAL_SCREEN
+from viz_app.drawing.screen import USUAL_SCREEN, Screen
 from viz_app.ui import svg_export
 from viz_app.views.page import Plot
 
+SCREENS = (USUAL_SCREEN, Screen(window="phone"))
 PLOTLY, VEGA = "plotly", "vega"  # libraries, by the names of their scripts
 VEGA_SOURCE = "vl_convert"  # the package that holds Vega-Lite's script, an optional dependency
 
@@ -30,20 +31,20 @@ def can_draw(chart: Any) -> bool:
 
 
 def chart_payload(plot: Plot, light: Any, dark: Any) -> dict[str, Any]:
-    """Return a chart in both themes, as static.js reads it."""
-    if isinstance(light, go.Figure):
-        figures = {"light": _plotly_json(light), "dark": _plotly_json(dark)}
-        return {"library": PLOTLY, "config": svg_export(plot.file), **figures}
-    figures = {"light": _vega_json(plot, light), "dark": _vega_json(plot, dark)}
-    return {"library": VEGA, "config": {}, **figures}
+    """Return a chart in both themes, for usual screens and for phones, as static.js reads it."""
+    figures = {
+        theme: {screen.window: _chart_json(plot, chart, screen) for screen in SCREENS}
+        for theme, chart in (("light", light), ("dark", dark))
+    }
+    is_plotly = isinstance(light, go.Figure)
+    config = svg_export(plot.file) if is_plotly else {}
+    return {"library": PLOTLY if is_plotly else VEGA, "config": config, **figures}
 
 
-def _plotly_json(figure: go.Figure) -> dict[str, Any]:
-    return json.loads(fitted(figure, USUAL_SCREEN).to_json())
-
-
-def _vega_json(plot: Plot, chart: alt.TopLevelMixin) -> dict[str, Any]:
-    chart = fitted(chart, USUAL_SCREEN)
+def _chart_json(plot: Plot, chart: Any, screen: Screen) -> dict[str, Any]:
+    if isinstance(chart, go.Figure):
+        return json.loads(fitted(go.Figure(chart), screen).to_json())  # `fitted` changes a figure
+    chart = fitted(chart, screen)
     if plot.fits:
         chart.width = "container"
         chart.autosize = alt.AutoSizeParams(type="fit", contains="padding")

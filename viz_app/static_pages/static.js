@@ -59,12 +59,11 @@ function charted(key) {
 // A chart in the current theme, drawn by its library; the colours of a Vega-Lite chart's frame are those of the page.
 function draw(key) {
   const { library, config, ...figures } = parsed(arrays[still.charts[key]]), place = charts.get(key);
-  const figure = figures[document.documentElement.dataset.theme];
+  const narrow = place.clientWidth < 480; // px
+  const figure = figures[document.documentElement.dataset.theme][narrow ? "phone" : "usual"];
   if (library === "plotly") return Plotly.react(place, figure.data, figure.layout, { ...config, responsive: true });
-  const narrow = place.clientWidth < 480; // px; entries of a legend then stand below each other
-  const spec = narrow ? JSON.parse(JSON.stringify(figure), (name, value) => (name === "columns" ? 1 : value)) : figure;
   const options = { actions: false, renderer: "svg", ast: true, config: frameColours(getComputedStyle(place)) };
-  return vegaEmbed(place, spec, options);
+  return vegaEmbed(place, figure, options);
 }
 
 function frameColours(style) {
