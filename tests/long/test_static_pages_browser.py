@@ -283,10 +283,13 @@ def test_a_text_is_shown_as_text(
 
     monkeypatch.setattr(export, "ModelTexts", Hostile)
     monkeypatch.setattr(crawl, "MAX_STILLS", 2)
-    write_site(tmp_path, export.site_files(["gpt"], ["attention"], []))
+    write_site(tmp_path, export.site_files(["gpt"], ["attention", "positions"], []))
     page.goto((tmp_path / "index.html").as_uri())
     expect(page.locator("table")).to_contain_text("onerror")
     page.goto((tmp_path / "gpt" / "attention.html").as_uri())
     expect(page.locator(".inputs")).to_contain_text(EVIL)
     expect(head(page)).to_have_attribute("data-painted", re.compile(r"\d+"))
+    assert page.locator("img").count() == 0
+    page.goto((tmp_path / "gpt" / "positions-added-or-concatenated.html").as_uri())
+    expect(page.locator(".library-chart .xtitle").first).to_be_visible()
     assert page.locator("img").count() == 0
