@@ -23,6 +23,7 @@ import models
 from models.checkpoint_files import checksum, write_bytes
 from viz_app.components import Component
 from viz_app.components.catalogue import GUESSES, MASK_PAINTER, WALK
+from viz_app.drawing.look import DARK, LIGHT
 from viz_app.drawing.payload import pack, unpack
 from viz_app.static_pages import charts, crawl, export, links, packed, recording
 from viz_app.static_pages import folder as folder_module
@@ -129,7 +130,8 @@ def test_a_chart_has_the_papers_numbers_in_both_themes() -> None:
     assert grid["library"] == "plotly"
     light, dark = grid["light"]["usual"], grid["dark"]["usual"]
     assert light["data"][0]["z"] == dark["data"][0]["z"]
-    assert light["layout"]["font"]["color"] != dark["layout"]["font"]["color"]
+    assert light["layout"]["font"]["color"] == LIGHT.text
+    assert dark["layout"]["font"]["color"] == DARK.text
     usual, phone = (curves["light"][name] for name in ("usual", "phone"))
     assert usual["datasets"] == phone["datasets"]
     assert [each["encoding"]["color"]["legend"]["columns"] for each in (usual, phone)] == [2, 1]
