@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from app_parts import PATIENCE, app_at, prose
+from app_parts import PATIENCE, app_at, page_at, prose, said
 from small import Reversal, random_model
 from streamlit.testing.v1 import AppTest
 from streamlit.util import calc_hash
@@ -694,3 +694,20 @@ def test_every_section_has_its_own_question() -> None:
     ):
         shown = [html.proto.body for html in page("eng-fra", **asked).get("html")]
         assert any(FROM_RNN_ANSWERS[section][-14:] in body for body in shown)
+
+
+@pytest.mark.parametrize(
+    ("checkpoint", "text", "is_read"),
+    [("eng-fra", "I am cold.", False), ("dates", "2 May 1999", True)],
+)
+def test_the_stages_read_the_text_of_a_dates_model_alone(
+    checkpoint: str, text: str, is_read: bool
+) -> None:
+    section = {"from-rnn-section": "Stages, on dates"}
+    app = page_at("from-rnn", checkpoint=checkpoint, source=text, **section)
+    ((_, line),) = said(app, "note from-rnn-stages")["rows"]
+    assert (text in line, "example" in line) == (is_read, not is_read)
+    read = text if is_read else line.partition("example: ")[2].partition(". ")[0]
+    table = app.dataframe[0].value.set_index("Checkpoint")
+    for name in ("dates", "dates-rnn", "dates-attn"):
+        assert table.loc[name, "Writes"] == models.load(name).run(read).output
