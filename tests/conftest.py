@@ -41,6 +41,23 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # the same for processes that the
 SEEDED = torch if torch.cuda.is_available() else torch.default_generator  # torch's takes 2 ms
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--share", metavar="K/N", help="run only the K-th of N shares of every file's tests"
+    )
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out the tests of other shares; which share a test is in depends on its name alone."""
+    if share := config.option.share:
+        k, n = map(int, share.split("/"))
+        shares = [crc32(item.nodeid.encode()) % n + 1 for item in items]
+        config.hook.pytest_deselected(
+            items=[item for item, its in zip(items, shares, strict=True) if its != k]
+        )
+        items[:] = [item for item, its in zip(items, shares, strict=True) if its == k]
+
+
 def pytest_collection_finish() -> None:
     """Collect garbage rarely, and only among objects that the tests create: a pass over all imported modules takes a second."""
     gc.freeze()
