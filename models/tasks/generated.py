@@ -35,6 +35,7 @@ class GeneratedTask:
 
     name: str
     purpose: str
+    answer_note: str = ""  # how the answer is written, where that is unusual
     alphabet: str
     joint = "="
     forms: tuple[str, ...] = (PAIRED_FORM,)

@@ -90,6 +90,7 @@ class AdditionTask(GeneratedTask):
         if digits not in (REVERSED_ORDER, PLAIN_ORDER):
             raise DataError(f"digits must be {REVERSED_ORDER} or {PLAIN_ORDER}, not {digits!r}")
         self.digits = digits
+        self.answer_note = "last digit first" if digits == REVERSED_ORDER else ""
         super().__init__(**settings)
 
     @property

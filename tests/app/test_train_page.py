@@ -1,6 +1,7 @@
 """The page Train, without a browser: its settings, a run stepped forwards and back, and two runs."""
 
 import json
+import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,8 @@ from streamlit.testing.v1 import AppTest
 
 import models
 from models.tasks import open_task
+from models.training.fixed_example import example_fields
+from models.weights import blank
 from viz_app import checkpoints
 from viz_app.controls.train import buttons, text
 from viz_app.drawing.provenance import file_name
@@ -22,6 +25,7 @@ from viz_app.session.parameters import declared_parameters
 from viz_app.session.training import Training
 from viz_app.trainers import folders, pool
 from viz_app.trainers.run import PAUSED, RUNNING, TrainingRun
+from viz_app.trainers.settings import RunSettings, offered_tasks
 
 SIZES = {"train-d-model": "8", "train-n-heads": "2"}
 SITE = "decoder.layers.0.cross_attn"
@@ -68,6 +72,29 @@ def test_a_bad_setting_is_named_at_its_control_and_nothing_starts() -> None:
     app.number_input(key="train-d-model").set_value(32).run()
     assert not app.button(key="train-start").disabled
     assert "differs from the recipe: d_model 32 (64)" in str(said(app, "note train-next-line"))
+
+
+@pytest.mark.parametrize(
+    ("task", "model"), [(task, model) for task, all in offered_tasks().items() for model in all]
+)
+def test_the_task_is_explained_by_the_example_that_its_run_draws(task: str, model: str) -> None:
+    settings = RunSettings(task, model)
+    line = text.task_in_words(settings.opened)
+    texts = re.findall("“(.*?)”", line)
+    drawn = example_fields(settings.opened, blank(settings.config))
+    # a text that never ends is drawn as far as a record stores it
+    assert any("".join(each).startswith("".join(drawn)) for each in (texts, texts[1:]))
+    assert ("last digit first" in line) == (task == "addition")
+    if task == "addition":
+        assert int(texts[1][::-1]) == sum(map(int, texts[0].rstrip("=").split("+")))
+    assert line.startswith(settings.opened.purpose[:1].upper())
+
+
+def test_the_explanation_stands_below_the_settings() -> None:
+    app = app_at("train", **{"train-task": "sort", "train-model": "gpt"})
+    line = str(said(app, "note train-next-line"))
+    assert "Sorts letters" in line
+    assert "parameters" in line
 
 
 @pytest.mark.parametrize(

@@ -74,8 +74,10 @@ def _say(settings: RunSettings | None, error: str) -> None:
 def _next_run(settings: RunSettings) -> str:
     if settings.problems():
         return ""
-    size = f"{settings.n_parameters:,} parameters, {settings.recipe.steps:,} steps"
     if settings.own:
-        size = f"{settings.own.in_words}: {plan_in_words(settings.plan)}"
+        planned = f"{settings.own.in_words}: {plan_in_words(settings.plan)}"
+    else:
+        size = f"{settings.n_parameters:,} parameters, {settings.recipe.steps:,} steps"
+        planned = f"{text.task_in_words(settings.opened)}. {size}"
     differs = settings_difference(settings, replace(settings, changed=()))
-    return size + (f"; differs from the recipe: {differs}" if differs else "")
+    return planned + (f"; differs from the recipe: {differs}" if differs else "")

@@ -1,6 +1,8 @@
 """What the page Train says."""
 
 from models.printable import printable
+from models.tasks.generated import GeneratedTask
+from models.training.task import Task
 from viz_app.drawing.learning_chart import jump_of, unit
 from viz_app.trainers import run as states
 from viz_app.trainers.run import TrainingRun
@@ -44,6 +46,16 @@ STATE_NAMES = {
     states.STOPPED: "Stopped; Resume continues from here",
     states.DONE: "Done",
 }
+
+
+def task_in_words(task: Task) -> str:
+    """Return what the task asks, and the example that a run on it draws, with its answer."""
+    purpose = task.purpose[0].upper() + task.purpose[1:]
+    (case,) = task.held_out(1, validation=True)
+    is_answered = case.fields == [case.source] == [*case.references]
+    answer = "" if is_answered else f" → “{case.references[0]}”"
+    note = task.answer_note if isinstance(task, GeneratedTask) else ""
+    return f"{purpose}: “{case.source}”{answer}{f' ({note})' if note else ''}"
 
 
 def status(run: TrainingRun, place: int) -> str:
