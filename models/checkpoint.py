@@ -9,10 +9,14 @@ older checkpoint, or one made by hand) opens unchecked; `seal` adds the checksum
 """
 
 import json
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
+
+from filelock import FileLock
 
 from models import weights
 from models.architectures import ARCHITECTURES, Config, Model, architecture_name, family_of
@@ -39,6 +43,7 @@ from models.tokenizers.base import Tokenizer
 from models.training_record import check_record
 
 PREVIOUS_WEIGHTS = f"{WEIGHTS} before"  # key in the checksums for the weights being replaced
+RECORD_LOCK = f".{RECORD}.lock"  # held while a process changes the record
 ATTEMPTS = 3  # at reading a checkpoint that is being written
 
 
@@ -74,16 +79,17 @@ def save_checkpoint(
         TOKENIZER: tokenizer.to_json().encode(),
         WEIGHTS: weights.half_bytes(model.state_dict(), {"step": str(training["step"])}),
     }
-    old_sums = checksums(folder)
-    sums = old_sums | {name: checksum(content) for name, content in contents.items()}
-    write_bytes(folder / CONFIG, contents[CONFIG])
-    write_bytes(folder / TOKENIZER, contents[TOKENIZER])
-    if WEIGHTS in old_sums:  # if killed before the new weights are written, the old ones count
-        _write_record(
-            folder, training | {"checksums": sums | {PREVIOUS_WEIGHTS: old_sums[WEIGHTS]}}
-        )
-    write_bytes(folder / WEIGHTS, contents[WEIGHTS])
-    _write_record(folder, training | {"checksums": sums})
+    with _record_lock(folder):
+        old_sums = checksums(folder)
+        sums = old_sums | {name: checksum(content) for name, content in contents.items()}
+        write_bytes(folder / CONFIG, contents[CONFIG])
+        write_bytes(folder / TOKENIZER, contents[TOKENIZER])
+        if WEIGHTS in old_sums:  # if killed before the new weights are written, the old ones count
+            _write_record(
+                folder, training | {"checksums": sums | {PREVIOUS_WEIGHTS: old_sums[WEIGHTS]}}
+            )
+        write_bytes(folder / WEIGHTS, contents[WEIGHTS])
+        _write_record(folder, training | {"checksums": sums})
 
 
 def add_to_record(folder: Path, **entries: Any) -> None:
@@ -95,7 +101,21 @@ def add_to_record(folder: Path, **entries: Any) -> None:
         CheckpointError: The record cannot be read.
         ValueError: An entry is malformed.
     """
-    _write_record(folder, read_json(folder / RECORD) | entries)
+    change_record(folder, lambda record: entries)
+
+
+def change_record(folder: Path, change: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
+    """Add the entries that `change` makes from the present record to training.json.
+
+    Processes that change the same record wait for each other, so that no entry is lost.
+
+    Raises:
+        CheckpointError: The record cannot be read.
+        ValueError: An entry is malformed.
+    """
+    with _record_lock(folder):
+        record = read_json(folder / RECORD)
+        _write_record(folder, record | change(record))
 
 
 def checksums(folder: Path) -> dict[str, str]:
@@ -210,6 +230,11 @@ def read_config(folder: str | Path) -> Config:
         CheckpointError: The configuration cannot be read.
     """
     return _config(Path(folder), read_bytes(Path(folder) / CONFIG))
+
+
+def _record_lock(folder: Path) -> AbstractContextManager[Any]:
+    """Return the lock of a record, which a folder without one does not need."""
+    return FileLock(folder / RECORD_LOCK) if (folder / RECORD).is_file() else nullcontext()
 
 
 def _write_record(folder: Path, record: dict[str, Any]) -> None:

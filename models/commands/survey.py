@@ -11,8 +11,8 @@ from typing import Any
 
 from tqdm import tqdm
 
-from models.checkpoint import add_to_record
-from models.checkpoint_files import RECORD, checksum, read_json
+from models.checkpoint import change_record
+from models.checkpoint_files import RECORD, checksum
 from models.commands.arguments import PAIR_FILES, Commands, add_device, positive, seed_from_0
 from models.devices import chosen_device
 from models.held_out_texts import held_out
@@ -159,8 +159,11 @@ def _report(options: argparse.Namespace, scope: Scope, means: dict[str, Surveyed
             **steps,
             "means": {name: asdict(one) for name, one in means.items()},
         }
-        before = read_json(scope.path / RECORD).get(SURVEYS_ENTRY, {})
-        add_to_record(scope.path, **{SURVEYS_ENTRY: before | {options.survey: entry}})
+
+        def with_entry(record: dict[str, Any]) -> dict[str, Any]:
+            return {SURVEYS_ENTRY: record.get(SURVEYS_ENTRY, {}) | {options.survey: entry}}
+
+        change_record(scope.path, with_entry)
 
 
 def survey_line(result: SurveyedMean) -> str:

@@ -17,8 +17,10 @@ from models import checkpoint as module
 from models import checkpoint_files
 from models.checkpoint import (
     PREVIOUS_WEIGHTS,
+    RECORD_LOCK,
     CheckpointError,
     add_to_record,
+    change_record,
     load_checkpoint,
     save_checkpoint,
     seal,
@@ -63,7 +65,8 @@ def unsealed(checkpoint) -> Path:
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    return {p.name: p.read_bytes() for p in folder.iterdir() if p.is_file()}
+    files = (p for p in folder.iterdir() if p.is_file() and p.name != RECORD_LOCK)
+    return {p.name: p.read_bytes() for p in files}
 
 
 @pytest.mark.parametrize("failing", range(1, 5))
@@ -340,6 +343,21 @@ def test_the_record_holds_the_sha_256_of_every_other_file(checkpoint):
     assert again == record | {"checksums": seal(checkpoint)}
     add_to_record(checkpoint, licence="none")
     assert json.loads((checkpoint / "training.json").read_text()) == again | {"licence": "none"}
+
+
+def test_an_entry_added_while_another_is_made_is_not_lost(checkpoint):
+    other = threading.Thread(target=add_to_record, args=(checkpoint,), kwargs={"licence": "none"})
+
+    def change(record):
+        other.start()
+        other.join(0.05)  # would have been written by now
+        return {"curve": [{"step": record["step"], "loss": 2.5}]}
+
+    change_record(checkpoint, change)
+    other.join()
+    record = json.loads((checkpoint / "training.json").read_text())
+    assert record["licence"] == "none"
+    assert record["curve"][-1]["loss"] == 2.5
 
 
 def test_a_snapshot_must_match_its_checksum_and_its_name(checkpoint):
