@@ -6,8 +6,15 @@ from pathlib import Path
 from tqdm import tqdm
 
 from models.checkpoint import add_to_record
-from models.checkpoint_files import RECORD
-from models.commands.arguments import PAIR_FILES, Commands, add_device, positive, seed
+from models.commands.arguments import (
+    PAIR_FILES,
+    Commands,
+    add_device,
+    add_record,
+    check_record_option,
+    positive,
+    seed,
+)
 from models.devices import chosen_device
 from models.held_out_texts import held_out
 from models.opening import load
@@ -47,11 +54,7 @@ def add_ablate(commands: Commands) -> None:
         type=Path,
         help="where losses are saved, so that a stopped run can continue (ablate-NAME.json)",
     )
-    ablate.add_argument(
-        "--record",
-        action="store_true",
-        help="write the results into the checkpoint's training.json",
-    )
+    add_record(ablate)
     add_device(ablate)
     ablate.set_defaults(run=_ablate)
 
@@ -60,8 +63,7 @@ def _ablate(options: argparse.Namespace) -> int:
     """Run `attnscope ablate`; return the exit status."""
     scope = load(options.checkpoint, device=chosen_device(options.device))
     texts = held_out(scope, options.data, options.limit)
-    if options.record and not (scope.path / RECORD).is_file():
-        raise ValueError(f"{scope.name} has no training record, to which --record adds the results")
+    check_record_option(options, scope)
     path = options.out or Path(f"ablate-{scope.name}.json")
     sweep = Sweep(scope, texts, path, options.baseline, options.orders, options.seed)
     if sweep.losses:

@@ -5,6 +5,7 @@ from typing import Any
 
 import torch
 
+from models.checkpoint_files import RECORD
 from models.hub.model import HubModel
 from models.opening import load
 from models.runs.scope import Scope
@@ -31,6 +32,25 @@ def add_device(command: argparse.ArgumentParser) -> None:
 def add_dtype(command: argparse.ArgumentParser) -> None:
     """Add --dtype, which may also come before the command."""
     command.add_argument("--dtype", choices=DTYPES, default=argparse.SUPPRESS, help=DTYPE_HELP)
+
+
+def add_record(command: argparse.ArgumentParser) -> None:
+    """Add --record; `check_record_option` checks it once the checkpoint is open."""
+    command.add_argument(
+        "--record",
+        action="store_true",
+        help="write the results into the checkpoint's training.json",
+    )
+
+
+def check_record_option(options: argparse.Namespace, scope: Scope) -> None:
+    """Check that a checkpoint has the record that --record writes into.
+
+    Raises:
+        ValueError: It has none.
+    """
+    if options.record and not (scope.path / RECORD).is_file():
+        raise ValueError(f"{scope.name} has no training record, to which --record adds the results")
 
 
 def positive(text: str) -> int:

@@ -16,6 +16,7 @@ from models.commands.arguments import (
     TWO_WAYS,
     Commands,
     add_device,
+    add_record,
     positive,
 )
 from models.devices import chosen_device
@@ -62,9 +63,7 @@ def add_evaluate(commands: Commands) -> None:
         action="store_true",
         help="score each training snapshot instead of the final weights",
     )
-    evaluate.add_argument(
-        "--record", action="store_true", help="write the result into the checkpoint's training.json"
-    )
+    add_record(evaluate)
     add_device(evaluate)
     evaluate.set_defaults(run=_evaluate_checkpoint)
 

@@ -12,8 +12,16 @@ from typing import Any
 from tqdm import tqdm
 
 from models.checkpoint import change_record
-from models.checkpoint_files import RECORD, checksum
-from models.commands.arguments import PAIR_FILES, Commands, add_device, positive, seed_from_0
+from models.checkpoint_files import checksum
+from models.commands.arguments import (
+    PAIR_FILES,
+    Commands,
+    add_device,
+    add_record,
+    check_record_option,
+    positive,
+    seed_from_0,
+)
 from models.devices import chosen_device
 from models.held_out_texts import held_out
 from models.opening import load
@@ -66,11 +74,7 @@ def add_survey(commands: Commands) -> None:
         help="where finished parts are kept until the end, so that a stopped survey can continue "
         "(survey-SURVEY-NAME.json)",
     )
-    survey.add_argument(
-        "--record",
-        action="store_true",
-        help="write the results into the checkpoint's training.json",
-    )
+    add_record(survey)
     add_device(survey)
     survey.set_defaults(run=_survey)
 
@@ -80,8 +84,7 @@ def _survey(options: argparse.Namespace) -> int:
     scope = load(options.checkpoint, device=chosen_device(options.device))
     if not scope.model.translates:
         raise ValueError(f"{scope.name} does not translate; surveys apply to translators only")
-    if options.record and not (scope.path / RECORD).is_file():
-        raise ValueError(f"{scope.name} has no training record, to which --record adds the results")
+    check_record_option(options, scope)
     measure, basis = _prepare(options, scope)
     path = options.state or Path(f"survey-{options.survey}-{scope.name}.json")
     settings = [options.survey, scope.fingerprint, options.seed, basis]

@@ -20,6 +20,7 @@ import models
 from models import cli
 from models.checkpoint import add_to_record, save_checkpoint
 from models.checkpoint_files import checksum
+from models.commands import ablate as ablate_command
 from models.commands import survey as survey_command
 from models.percent import percent
 from models.runs import surveys
@@ -79,6 +80,19 @@ def test_the_printed_results_are_recorded_for_these_weights(aligned, capsys, mon
 
 def _hasty(row: Any, **how: Any) -> Adversary:
     return adversary(row, n_steps=1, **how)
+
+
+@pytest.mark.parametrize("command", [["ablate"], ["survey", "recovery"]])
+def test_a_checkpoint_without_a_record_refuses_record(command, aligned, monkeypatch, capsys):
+    def without_record(name, device):
+        scope = models.load(name, device=device)
+        (aligned / "training.json").unlink()
+        return scope
+
+    for module in (survey_command, ablate_command):
+        monkeypatch.setattr(module, "load", without_record)
+    assert cli.main([*command, str(aligned), "--record", "--device", "cpu"]) == 1
+    assert "rnn has no training record" in capsys.readouterr().err
 
 
 def test_a_survey_that_is_stopped_or_not_recorded_writes_nothing(aligned, capsys, monkeypatch):
