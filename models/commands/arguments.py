@@ -63,7 +63,9 @@ def positive(text: str) -> int:
 def seed(text: str) -> int:
     """Parse a seed of torch's generators."""
     if not -(2**63) <= (number := int(text)) < 2**63:
-        raise argparse.ArgumentTypeError(f"must be a 64-bit integer, not {text:.30}")
+        raise argparse.ArgumentTypeError(
+            f"must be from {-(2**63)} to {2**63 - 1} (64 bits), not {text:.30}"
+        )
     return number
 
 

@@ -12,6 +12,7 @@ from models.commands.arguments import (
     TWO_WAYS,
     add_device,
     positive,
+    seed,
 )
 from models.opening import load
 from models.runs.scope import Scope
@@ -91,7 +92,7 @@ def _add_settings(command: argparse.ArgumentParser) -> None:
 
 def _settings() -> dict[str, dict[str, Any]]:
     sizes = {f.name: f.type for _, read in ARCHITECTURES.values() for f in fields(read)}
-    recipe = {f.name: f.type for f in fields(Recipe)}
+    recipe = {f.name: f.type for f in fields(Recipe)} | {"seed": seed}
     data = {
         "vocab_size": int,
         "max_tokens": int,
