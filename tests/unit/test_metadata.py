@@ -44,6 +44,12 @@ def test_the_citation_names_the_authors_of_the_package() -> None:
     assert f"  - name: {author['name']}\n" in CITATION
 
 
+def test_the_citation_describes_the_package_in_its_own_words() -> None:
+    abstract = re.search(r"^abstract: >-\n((?:  .+\n)+)", CITATION, re.MULTILINE)
+    assert abstract
+    assert " ".join(abstract[1].split()) == f"{PROJECT['description']}."
+
+
 def test_no_licence_is_made_up() -> None:
     """The owner of the project chooses one; the licences of the data are in the checkpoints."""
     assert not {"license", "license-files"} & PROJECT.keys()
