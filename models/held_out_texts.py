@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from models.architectures.base import TEXT_FIELD
 from models.errors import InputError
 from models.runs.scope import Scope
 from models.runs.text_loss import complete_streams
@@ -50,10 +49,10 @@ def common_texts(
 ) -> list[RunFields]:
     """Return the first held-out texts of the first checkpoint that all can read.
 
-    A model that does not translate reads the first text of a pair.
+    `runs` says what each reads of a text of two fields.
 
     Raises:
-        ValueError: there are too few.
+        ValueError: there are too few, or a model has no field for the second text.
     """
     texts: list[RunFields] = []
     for values in map(tuple, yield_held_out(scopes[0], paths, limit)):
@@ -61,7 +60,7 @@ def common_texts(
             break
         try:
             for scope in scopes:
-                scope.streams(*_fields(scope, values))
+                scope.streams(*_fields(scope, values, scopes[0]))
         except InputError:
             continue
         texts.append(values)
@@ -74,17 +73,28 @@ def common_texts(
     return texts
 
 
-def runs(scope: Scope, texts: Sequence[RunFields]) -> Iterator[Trace]:
-    """Yield a run on each text, teacher-forced where it is a pair."""
+def runs(scope: Scope, texts: Sequence[RunFields], owner: Scope) -> Iterator[Trace]:
+    """Yield a run on each of the held-out texts of `owner`, teacher-forced if both translate.
+
+    Two models of which one translates have only the first text of a pair in common.
+    """
     n = COMPARED_PER_PASS if scope.model.pads else 1
     for i in range(0, len(texts), n):
-        yield from scope.run_batch([_fields(scope, values) for values in texts[i : i + n]])
+        part = texts[i : i + n]
+        yield from scope.run_batch([_fields(scope, values, owner) for values in part])
 
 
-def _fields(scope: Scope, values: RunFields) -> RunFields:
-    fields = [field for field in scope.model.fields if field.kind == TEXT_FIELD]
-    required = sum(not field.optional for field in fields)
-    return values[: len(fields) if scope.model.translates else min(len(fields), max(1, required))]
+def _fields(scope: Scope, values: RunFields, owner: Scope) -> RunFields:
+    fields = scope.model.text_fields
+    if scope.model.translates != owner.model.translates:
+        required = sum(not field.optional for field in fields)
+        return values[: min(len(fields), max(1, required))]
+    if len(values) > len(fields):
+        raise ValueError(
+            f"the held-out texts of {owner.name} have {len(values)} fields, but {scope.name} "
+            f"reads {len(fields)}"
+        )
+    return values
 
 
 def yield_held_out(

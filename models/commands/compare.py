@@ -4,6 +4,7 @@ import argparse
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -81,8 +82,12 @@ def _compare(options: argparse.Namespace) -> int:
     texts = common_texts([first, second, *others], options.data, options.limit)
     pairs = [(first, second), *combinations(others, 2)]
     with tqdm(total=len(texts) * (len(pairs) + 1), unit="text", leave=False) as bar:
-        distances, *null = (_distances(one, other, texts, bar) for one, other in pairs)
-        within = similarity_within(_with_progress(runs(first, texts), bar))
+        traces = partial(runs, texts=texts, owner=first)
+        distances, *null = (
+            mean_distances(zip(traces(one), traces(other), strict=True), bar.update)
+            for one, other in pairs
+        )
+        within = similarity_within(_with_progress(traces(first), bar))
     null_drawn = null_distances(null)
     matches = {kind.kind: match_heads(kind, null_drawn.get(kind.kind, ())) for kind in distances}
     intervals = {kind.kind: _intervals(kind, options.seed) for kind in distances}
@@ -99,13 +104,6 @@ def _with_progress(traces: Iterator[Trace], bar: tqdm) -> Iterator[Trace]:
     for trace in traces:
         yield trace
         bar.update()
-
-
-def _distances(
-    first: Scope, second: Scope, texts: Sequence[RunFields], bar: tqdm
-) -> list[KindDistances]:
-    both = zip(runs(first, texts), runs(second, texts), strict=True)
-    return mean_distances(both, bar.update)
 
 
 def _content(

@@ -14,7 +14,7 @@ import models
 from models import cli
 from models.checkpoint import Checkpoint, add_to_record
 from models.errors import InputError
-from models.held_out_texts import MIN_HELD_OUT_TEXTS, common_texts, held_out
+from models.held_out_texts import MIN_HELD_OUT_TEXTS, common_texts, held_out, runs
 from models.runs.scope import Scope
 from models.runs.sweep import Sweep, SweepResult
 from models.runs.text_loss import complete_streams
@@ -166,6 +166,19 @@ def test_both_texts_before_a_label_are_read(tmp_path):
     for line, texts in (("ab\tba\tyes", ("ab", "ba")), ("ab\tyes", ("ab",)), ("ab", ("ab",))):
         file.write_text(f"{line}\n" * MIN_HELD_OUT_TEXTS)
         assert held_out(scope, [file], 400)[0] == scope.streams(*texts)
+        (trace, *_) = runs(scope, common_texts([scope], [file], 400), scope)
+        assert trace.streams == scope.streams(*texts)
+
+
+def test_a_model_of_one_text_is_not_compared_on_two(tmp_path, monkeypatch):
+    tokenizer = words_of("ab ba cd dc ef fe ga", "ag").for_classes()
+    model = random_bert(vocab_size=tokenizer.vocab_size, head="classes", classes="yes,no")
+    scope, file = as_scope(model, tokenizer, "pairs", task="classify"), tmp_path / "pairs.txt"
+    file.write_text("ab\tba\tyes\n" * MIN_HELD_OUT_TEXTS)
+    other = scope_of("gpt")
+    monkeypatch.setattr(type(other.model), "fields", other.model.fields[:1])
+    with pytest.raises(ValueError, match="of pairs have 2 fields, but gpt reads 1"):
+        common_texts([scope, other], [file], 400)
 
 
 def test_a_translation_has_a_loss_only_with_its_target():

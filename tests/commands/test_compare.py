@@ -109,7 +109,7 @@ def test_checkpoints_that_cannot_be_compared(flags, why, tmp_path, capsys):
 
 
 def test_a_stopped_comparison_saves_nothing(tmp_path, capsys, monkeypatch):
-    def stopped(*given):
+    def stopped(*given, **named):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(compare_command, "runs", stopped)

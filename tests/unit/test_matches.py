@@ -55,10 +55,14 @@ def test_steps_end_in_the_result_measured_at_once() -> None:
     done, last = run_to_the_end(measured_steps(first, second, seeds, texts))
     assert done == [8, 11, 19, 22]
     assert n_steps(len(texts), len(seeds)) == 22
-    at_once = mean_distances(zip(runs(first, texts), runs(second, texts), strict=True))
+    at_once = mean_distances(
+        zip(runs(first, texts, first), runs(second, texts, first), strict=True)
+    )
     for one, other in zip(last.kinds, at_once, strict=True):
         torch.testing.assert_close(one.mean, other.mean, atol=1e-6, rtol=0)
-    null = null_distances([mean_distances(zip(*(runs(s, texts) for s in seeds), strict=True))])
+    null = null_distances(
+        [mean_distances(zip(*(runs(s, texts, first) for s in seeds), strict=True))]
+    )
     assert last.null.keys() == null.keys()
     for kind, values in null.items():
         assert last.null[kind] == pytest.approx(values, abs=1e-6)
@@ -68,7 +72,7 @@ def test_within_a_model_a_head_has_distance_0_from_itself() -> None:
     scope = models.load("dates", device="cpu")
     texts = common_texts([scope], None, 9)
     _, last = run_to_the_end(measured_steps(scope, scope, [], texts))
-    for one, other in zip(last.kinds, similarity_within(runs(scope, texts)), strict=True):
+    for one, other in zip(last.kinds, similarity_within(runs(scope, texts, scope)), strict=True):
         torch.testing.assert_close(one.mean, other.mean, atol=1e-6, rtol=0)
         assert not one.mean.diagonal().any()
 

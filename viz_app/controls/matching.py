@@ -50,8 +50,8 @@ def measured_steps(
         of_texts = []
         for i in range(0, len(texts), MATCHED_PER_PASS):
             part = texts[i : i + MATCHED_PER_PASS]
-            ours = list(runs(one, part))
-            theirs = ours if other is one else list(runs(other, part))
+            ours = list(runs(one, part, first))
+            theirs = ours if other is one else list(runs(other, part, first))
             of_texts += [distances_of_text(a, b) for a, b in zip(ours, theirs, strict=True)]
             done += len(part)
             yield done
