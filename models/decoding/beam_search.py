@@ -16,6 +16,8 @@ from models.decoding.incremental import (
 )
 from models.trace.edits import Edit
 
+MAX_BEAM_WIDTH = 1024  # hypotheses; each is a row of every step
+
 
 @dataclass(frozen=True)
 class Hypothesis:
@@ -64,8 +66,8 @@ def beam(
     The paper uses width 4, α = 0.6 (Vaswani et al. §6.1). At a `forced` position every unfinished
     hypothesis continues with that token alone. `edits` as in `Incremental`.
     """
-    if width < 1:
-        raise ValueError(f"beam width must be at least 1, not {width}")
+    if not 1 <= width <= MAX_BEAM_WIDTH:
+        raise ValueError(f"beam width must be from 1 to {MAX_BEAM_WIDTH}, not {width}")
     limit = limit_of(model, inputs, max_new)
     at = model.forced_by_position(limit) | by_position(forced)
     run = Incremental(model, model.encoder_inputs([inputs]), edits=edits)

@@ -31,6 +31,7 @@ from models.decoding import (
     sample,
     teacher_forced,
 )
+from models.decoding.beam_search import MAX_BEAM_WIDTH
 from models.decoding.incremental import Incremental
 from models.layers.masks import LOOK_AHEAD
 from models.tokenizers.base import END, PAD, START
@@ -421,9 +422,10 @@ def test_the_beam_ends_when_all_its_hypotheses_have_ended():
     assert min(lengths) < 17
 
 
-def test_beam_width_must_be_positive(tiny):
-    with pytest.raises(ValueError, match="beam width must be at least 1, not 0"):
-        list(beam(tiny, SOURCE, width=0))
+@pytest.mark.parametrize("width", [0, MAX_BEAM_WIDTH + 1])
+def test_beam_width_is_bounded(tiny, width):
+    with pytest.raises(ValueError, match=f"must be from 1 to {MAX_BEAM_WIDTH}, not {width}"):
+        list(beam(tiny, SOURCE, width=width))
 
 
 P = torch.tensor([0.05, 0.4, 0.1, 0.25, 0.2])
