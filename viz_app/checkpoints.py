@@ -6,6 +6,7 @@ system, so that no name reveals what exists on this machine.
 """
 
 import os
+from itertools import islice
 from pathlib import Path
 
 import models
@@ -29,6 +30,7 @@ MODELS_VARIABLE, SHARED_VARIABLE, MODULE_VARIABLE, DTYPE_VARIABLE = (
 ARCHITECTURE_KEYS = {"architecture", "architectures", "model_type"}
 LANDING_CHECKPOINT = "eng-fra"  # the checkpoint a newcomer sees first
 SEARCH_DEPTH = 2  # levels of folders below --models that are searched
+MAX_SEARCHED_FOLDERS = 10_000  # below --models; the upper level comes first
 NOT_OFFERED = "There is no such model here. Pick one from the list."
 MAX_QUOTED_NAME = 200  # characters of a name that are repeated in an error message
 
@@ -120,6 +122,12 @@ def error_message(error: Exception) -> str:
     return printable(message)
 
 
+def is_search_cut() -> bool:
+    """Return True if the folder of --models has more folders than are searched."""
+    is_given = bool(os.environ.get(MODELS_VARIABLE))
+    return is_given and len(_searched_folders()) > MAX_SEARCHED_FOLDERS
+
+
 def _folders() -> dict[str, Path]:
     """Return the checkpoints in the folder of --models: its name and the path below it → folder.
 
@@ -142,15 +150,40 @@ def _candidates() -> dict[str, Path]:
     if not (models_folder := os.environ.get(MODELS_VARIABLE)):
         return {}
     root = Path(models_folder).resolve()
-    configured = sorted(
-        config.parent
-        for depth in range(SEARCH_DEPTH)
-        for config in root.glob("*/" * (depth + 1) + "config.json")
-    )
-    downloads = [config.parent for config in root.glob("models--*/snapshots/*/config.json")]
+    searched = _searched_folders()[:MAX_SEARCHED_FOLDERS]
+    configured = sorted(path for path in searched if os.path.exists(path / "config.json"))
+    downloads = [path for path in configured if downloaded_name(path)]
     by_name = {downloaded_name(path): path for path in sorted(downloads, key=_changed_at)}
-    by_name |= {path.relative_to(root).as_posix(): path for path in configured}
+    by_name |= {
+        path.relative_to(root).as_posix(): path for path in configured if not downloaded_name(path)
+    }
     return {f"{root.name}/{name}": path for name, path in by_name.items()}
+
+
+def _searched_folders() -> list[Path]:
+    """Return the folders below --models, and the downloads of a cache of Hugging Face, by level.
+
+    There is one more than MAX_SEARCHED_FOLDERS if there are too many.
+    """
+    level, folders = [Path(os.environ.get(MODELS_VARIABLE, "")).resolve()], []
+    for depth in range(SEARCH_DEPTH + 1):
+        parents = level if depth < SEARCH_DEPTH else filter(_holds_downloads, level)
+        below = (path for parent in parents for path in _folders_in(parent))
+        level = list(islice(below, MAX_SEARCHED_FOLDERS + 1 - len(folders)))
+        folders += level
+    return folders
+
+
+def _holds_downloads(folder: Path) -> bool:
+    return folder.name == "snapshots" and folder.parent.name.startswith("models--")
+
+
+def _folders_in(folder: Path) -> list[Path]:
+    """Return the folders in a folder, sorted by name; none if it cannot be read."""
+    try:
+        return sorted(path for path in _links_and_folders(folder) if path.is_dir())
+    except OSError:
+        return []
 
 
 def _changed_at(folder: Path) -> float:

@@ -160,6 +160,13 @@ def _use(options: Namespace) -> None:
         if not options.models.is_dir():
             raise ValueError(f"--models {options.models}: no such folder")
         os.environ[checkpoints.MODELS_VARIABLE] = str(options.models.resolve())
+        if checkpoints.is_search_cut():
+            n = checkpoints.MAX_SEARCHED_FOLDERS
+            print(
+                f"attnscope: note: --models {options.models} holds more than {n:,} folders; "
+                "models in the others are not offered",
+                file=sys.stderr,
+            )
     if options.lessons:
         _use_lessons(options.lessons)
     if options.module:

@@ -15,7 +15,7 @@ from models.opening import shipped_folder
 from viz_app import checkpoints
 from viz_app.input_bar import menu
 from viz_app.session.current_run import CurrentRun
-from viz_app.views.models.page import cards
+from viz_app.views.models.page import ALL_MODELS, cards
 
 APP = Path(viz_app.__file__).with_name("app.py")
 
@@ -97,6 +97,18 @@ def test_the_newest_download_of_each_repository_in_a_cache_is_offered_under_its_
     assert checkpoints._changed_at(repository / "snapshots" / "gone") == 0
     copy_to(tmp_path / "hub" / "owner" / "some-dates")  # a folder of that name comes first
     assert checkpoints.folder("hub/owner/some-dates") == str(tmp_path / "hub/owner/some-dates")
+
+
+def test_the_search_is_bounded_and_the_page_says_so(
+    shelf: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert not checkpoints.is_search_cut()
+    monkeypatch.setattr(checkpoints, "MAX_SEARCHED_FOLDERS", 5)  # without group/dates
+    assert checkpoints.available() == [*models.shipped(), "shelf/mine"]
+    scope = models.load("dates", device="cpu")
+    run = CurrentRun(scope, scope.run("3 May 1999"))
+    *_, (_, line) = ALL_MODELS.payloads(run, None)["note models"]["rows"]
+    assert "first 5 folders" in line
 
 
 def test_a_menu_reads_each_folder_once(shelf: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -98,6 +98,19 @@ def test_the_folder_of_models_and_the_proxys_names_reach_the_app(
     )
 
 
+def test_a_folder_of_too_many_folders_is_reported(
+    started: list[list[str]],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    for limit, is_reported in ((2, False), (1, True)):
+        monkeypatch.setattr(checkpoints, "MAX_SEARCHED_FOLDERS", limit)
+        assert attnscope(monkeypatch, "--models", str(tmp_path)) == 0
+        assert (f"more than {limit} folders" in capsys.readouterr().err) == is_reported
+
+
 def test_a_handout_and_the_static_edition_use_the_models_that_the_app_would_offer(
     started: list[list[str]],
     monkeypatch: pytest.MonkeyPatch,

@@ -229,8 +229,10 @@ def test_a_third_party_model_is_described_once_it_is_open(
 
 
 def test_unreadable_checkpoints_are_named() -> None:
-    assert text.unreadable_checkpoints([])["rows"] == []
-    first, *rest = text.unreadable_checkpoints([("a", "too large"), ("b\n\u202ec", "gone")])["rows"]
+    assert text.missing_checkpoints([], None)["rows"] == []
+    first, *rest = text.missing_checkpoints([("a", "too large"), ("b\n\u202ec", "gone")], None)[
+        "rows"
+    ]
     assert "cannot be read" in first[1]
     assert [line for _, line in rest] == ["a: too large", "bU+000AU+202Ec: gone"]
 

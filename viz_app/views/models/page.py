@@ -157,7 +157,8 @@ def _href(name: str) -> str:
 
 def _payloads(run: CurrentRun, choices: None) -> Pictures:
     payload, unreadable = cards(run)
-    return {"cards": payload, "note models": text.unreadable_checkpoints(unreadable)}
+    n_searched = checkpoints.MAX_SEARCHED_FOLDERS if checkpoints.is_search_cut() else None
+    return {"cards": payload, "note models": text.missing_checkpoints(unreadable, n_searched)}
 
 
 def _layout(run: CurrentRun, choices: None, pictures: Pictures) -> Sequence[PageCell]:

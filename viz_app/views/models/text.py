@@ -74,9 +74,14 @@ def mask_name(kind: SiteKind) -> str:
     return f"{kind.stack} self" if kind.role == "self" else kind.role
 
 
-def unreadable_checkpoints(reasons: list[tuple[str, str]]) -> dict:
-    """Name the offered checkpoints that cannot be read, each with the reason."""
-    if not reasons:
-        return rows("note")
-    lines = [f"{printable(name)}: {reason}" for name, reason in reasons]
-    return rows("note bad", *(("line", line) for line in ["These cannot be read.", *lines]))
+def missing_checkpoints(unreadable: list[tuple[str, str]], n_searched: int | None) -> dict:
+    """Name the offered checkpoints that cannot be read, each with the reason.
+
+    `n_searched` is the number of folders after which the search below --models ended early.
+    """
+    lines = [f"{printable(name)}: {reason}" for name, reason in unreadable]
+    if lines:
+        lines = ["These cannot be read.", *lines]
+    if n_searched is not None:
+        lines.append(f"Models after the first {n_searched:,} folders of --models are not offered.")
+    return rows("note bad" if lines else "note", *(("line", line) for line in lines))
