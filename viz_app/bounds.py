@@ -7,6 +7,7 @@ from contextlib import suppress
 LOG_SECONDS = 1.0
 N_REMEMBERED_LINES = 200  # lines
 MAX_HEAD = 2**18  # bytes of a request's head: room for an address with the longest text
+MAX_ADDRESS = MAX_HEAD - 2**14  # characters; the rest of the head is cookies and the like
 
 
 def raise_file_limit() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import streamlit as st
 
 from models import InputError
-from viz_app import checkpoints, ui, words
+from viz_app import bounds, checkpoints, ui, words
 from viz_app.components.catalogue import LIVE, TOOLS
 from viz_app.components.mounting import show
 from viz_app.controls import lesson_panel
@@ -45,6 +45,9 @@ from viz_app.views.train.page import TRAIN_PAGE
 
 NEWCOMER = "New here? Lesson 1"
 INVALID = "Part of this link could not be restored: {}. Showing the rest."
+NOT_RELOADABLE = (
+    "The text is lost at a reload: its link has {:,} characters. At most {:,} can be opened."
+)
 LANDING_PAGE = "attention"  # the page at "/"
 WATCHES = "train"  # the page to which `attnscope watch` leads
 # URL path → page
@@ -154,6 +157,9 @@ def _page(address: str, pages: dict[str, Any]) -> None:
     if messages := url_state.invalid_messages():
         ui.show_note(note_room, INVALID.format("; ".join(messages)), bad=True, key="address")
     address_now = url_state.postpone() if session.opening else url_state.publish()
+    if (n := len(address_now.query)) > bounds.MAX_ADDRESS:
+        sentence = NOT_RELOADABLE.format(n, bounds.MAX_ADDRESS)
+        ui.show_note(note_room, sentence, bad=True, key="long-address")
     _listen(session, fields, address_now)
     if session.run and are_long(session.run.trace.fields.values()):
         process.release_memory_soon()
@@ -167,6 +173,7 @@ def _show_tools(session: LiveSession, fields: Sequence[str]) -> None:
         "pinned": bool(pinned.checkpoint()),
         "pins": session.run is not None,
         "size": session.window,
+        "longest": bounds.MAX_ADDRESS,
     }
     show(
         TOOLS,

@@ -14,6 +14,7 @@ from streamlit.util import calc_hash
 
 import viz_app
 import viz_app.navigation  # every page declares its parameters
+from viz_app import bounds
 from viz_app.session import url_state
 from viz_app.session.focus import FOCUS_HEAD
 from viz_app.session.parameters import (
@@ -335,6 +336,16 @@ def test_invalid_parameters_are_mentioned_until_something_is_chosen(
     assert why in said(app, "note address")["rows"][0][1]
     pick_model(app, "dates-stacked")
     assert not app.exception
+
+
+def test_a_text_too_long_for_a_link_that_opens_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    app = open_page("")
+    assert "note long-address" not in str(app.get("bidi_component"))
+    monkeypatch.setattr(bounds, "MAX_ADDRESS", 79)
+    app.text_area(key="source").set_value("11 November 1999").run()
+    told = said(app, "note long-address")
+    assert told["look"] == "note bad"
+    assert "80 characters" in told["rows"][0][1]
 
 
 @pytest.mark.parametrize(

@@ -46,6 +46,14 @@ def test_the_link_is_copied_with_the_text_typed_a_moment_ago(
     )
 
 
+def test_a_link_that_would_not_open_is_not_copied(stage: Stage) -> None:
+    tools(stage, source="é" * 20, target="b")
+    stage.show({"presents": False, "fields": ["source", "target"], "longest": 120})
+    stage.click(".copy")
+    expect(stage.page.get_by_role("button", name="Text too long")).to_be_visible()
+    assert stage.page.evaluate("copies") == []
+
+
 def test_if_a_page_may_not_copy_the_link_is_selected(stage: Stage) -> None:
     tools(stage, "reject", by_command=False, source="a", target="b")
     stage.click(".copy")

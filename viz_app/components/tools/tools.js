@@ -21,8 +21,8 @@ class Tools {
     this.name("Copy link");
   }
 
-  show({ presents, fields, pinned, pins, size }, tell) {
-    Object.assign(this, { presents, fields, pinned, size, tell });
+  show({ presents, fields, pinned, pins, size, longest }, tell) {
+    Object.assign(this, { presents, fields, pinned, size, longest, tell });
     document.documentElement.toggleAttribute("data-present", presents);
     this.button.textContent = presents ? "End" : "Present";
     this.button.title = presents
@@ -79,10 +79,16 @@ class Tools {
 
   async copyLink() {
     const link = linkOf(location.href, this.fields), field = this.byHand.querySelector("input");
+    if (link.length > this.longest) return this.answer("Text too long"); // for a link that opens
     this.byHand.hidden = false; // a hidden field cannot be selected
     const done = await copied(link, field);
     if (done) this.close();
-    this.name(done ? "Link copied" : "Copy link");
+    this.answer(done ? "Link copied" : "Copy link");
+  }
+
+  // Shows this on the button for a moment.
+  answer(text) {
+    this.name(text);
     clearTimeout(this.waiting);
     this.waiting = setTimeout(() => this.name("Copy link"), THANKS);
   }
