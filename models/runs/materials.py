@@ -17,6 +17,7 @@ from models.tokenizers.base import Encoding
 from models.trace import AttentionSite, Trace
 from models.trace.edits import FROM_TEXTS, Edit, Edits, HeadOff, Patch
 from models.trace.edits.material import Material, PositionVectors, RecordingEdit
+from models.trace.edits.patch import ModelOfRun
 
 StreamEncodings = Mapping[str, Encoding]  # the streams of one input
 
@@ -26,6 +27,9 @@ class RunMaker(Protocol):
     """An object that makes the other runs, such as a Scope."""
 
     model: Model
+    name: str
+    fingerprint: str
+    positions_removed: bool
 
     def run_batch(
         self, requests: Sequence[Sequence[FieldInput]], *, edits: Sequence[Edit] = ()
@@ -48,7 +52,8 @@ def with_material(
 
     Raises:
         InputError: the fields of another run cannot be read.
-        ValueError: there is too little held-out text, or token counts differ.
+        ValueError: there is too little held-out text, token counts differ, or the run that a patch
+            takes from is of another model.
     """
     if not any(needs_material(edit) for edit in edits):
         return edits
@@ -96,6 +101,7 @@ class _Maker:
         }
 
     def _patch(self, edit: Patch, row: StreamEncodings) -> Material:
+        self._check_model(edit)
         trace, recording = self._other(edit, row)
         if edit.of == "activation":
             name = edit.where.activation or ""
@@ -129,6 +135,19 @@ class _Maker:
         elif site.key_stream != site.query_stream:
             self._check_counts(edit, row, trace, site.key_stream)
         return _place(weights, index)
+
+    def _check_model(self, edit: Patch) -> None:
+        """Check that the run of a patch, if it was given, is of the same model."""
+        other, scope = edit.model, self.scope
+        if other is None or (other.fingerprint, other.positions_removed) == (
+            scope.fingerprint,
+            scope.positions_removed,
+        ):
+            return
+        raise ValueError(
+            f"{edit}: a patch takes from a run of the same model; the other run is of "
+            f"{_described(other)}, this one of {_described(scope)}"
+        )
 
     def _other(self, edit: Patch, row: StreamEncodings) -> tuple[Trace, RecordingEdit]:
         """Return the other run; it reads this row's own text in fields that the edit leaves out."""
@@ -183,6 +202,11 @@ class _Maker:
                 f"{edit}: this run has {n_here} {stream} tokens and the other {n_there}; give both "
                 "the same number, or an alignment"
             )
+
+
+def _described(model: ModelOfRun | RunMaker) -> str:
+    positions = " without positions" if model.positions_removed else ""
+    return f"{model.name} ({model.fingerprint[:12]}{positions})"
 
 
 def _place(

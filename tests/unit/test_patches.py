@@ -40,6 +40,16 @@ def test_a_run_patched_with_itself_is_unchanged_bit_for_bit(scopes, family):
         assert equal(scope.run(*fields(scope, TEXT), edits=patch), run), patch
 
 
+def test_a_run_of_another_model_is_refused(scopes):
+    scope = scopes["transformer"]
+    run = scope.run(*fields(scope, TEXT))
+    for other in (scope.without_positions(), scope.with_similarity("additive")):
+        patch = Patch(next(iter(run.attention)), from_run=other.run(*fields(scope, TEXT)))
+        with pytest.raises(ValueError, match="takes from a run of the same model"):
+            scope.run(*fields(scope, TEXT), edits=[patch])
+        other.run(*fields(scope, TEXT), edits=[patch])
+
+
 @pytest.mark.parametrize("family", FAMILIES)
 def test_patching_everything_gives_the_other_run(scopes, family):
     scope = scopes[family]

@@ -20,9 +20,23 @@ FieldValue = str | tuple[int, ...] | None
 
 
 @runtime_checkable
+class ModelOfRun(Protocol):
+    """The model that a run was made with, such as a RunModel."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def fingerprint(self) -> str: ...
+    @property
+    def positions_removed(self) -> bool: ...
+
+
+@runtime_checkable
 class OtherRun(Protocol):
     """A run that a patch takes from, such as a Trace."""
 
+    @property
+    def model(self) -> ModelOfRun: ...
     @property
     def fields(self) -> Mapping[str, str | Sequence[int] | None]: ...
     @property
@@ -35,11 +49,11 @@ class OtherRun(Protocol):
 class Patch(Edit):
     """Take head outputs, rows of weights or an intermediate from another run of the same model.
 
-    The other run is given by its `fields`; `Scope.with_material` makes it. A field that is None and
-    that the model writes is read from the run being patched, so that both runs of a translation
-    read the same target: only the source differs. The intermediates to patch are the cells of the
-    residual stream (`resid_pre`, `resid_mid`, `resid_post`) and `ff_out`; in a recurrent model the
-    states, so that the next step starts from the patched one.
+    The other run is given by its `fields`; `Scope.with_material` makes it again. A field that is
+    None and that the model writes is read from the run being patched, so that both runs of a
+    translation read the same target: only the source differs. The intermediates to patch are the
+    cells of the residual stream (`resid_pre`, `resid_mid`, `resid_post`) and `ff_out`; in a
+    recurrent model the states, so that the next step starts from the patched one.
 
     Without an alignment, both runs must have the same number of tokens there, and position i takes
     from position i. `alignment` holds (position here, position in the other run) pairs; other
@@ -53,6 +67,7 @@ class Patch(Edit):
     fields: tuple[FieldValue, ...] = ()
     alignment: tuple[tuple[int, int], ...] = ()
     material: Material | None = field(default=None, compare=False, repr=False)
+    model: ModelOfRun | None = field(default=None, compare=False, repr=False)  # of `from_run`
     from_run: InitVar[OtherRun | None] = None
     positions: InitVar[Sequence[int] | None] = None
 
@@ -68,6 +83,7 @@ class Patch(Edit):
                 raise ValueError("a patch takes from a run without edits")
             values = (tuple(v) if isinstance(v, list) else v for v in from_run.fields.values())
             object.__setattr__(self, "fields", tuple(values))
+            object.__setattr__(self, "model", from_run.model)
             if not of and where.site is not None and where.site not in from_run.attention:
                 of = "activation"
         of = of or ("activation" if where.activation else "head output")
