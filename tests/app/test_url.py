@@ -14,6 +14,7 @@ from streamlit.util import calc_hash
 
 import viz_app
 import viz_app.navigation  # every page declares its parameters
+from models.trace.edits import HeadOff, MaskChange, Where, to_text
 from viz_app import bounds
 from viz_app.session import url_state
 from viz_app.session.focus import FOCUS_HEAD
@@ -336,6 +337,16 @@ def test_invalid_parameters_are_mentioned_until_something_is_chosen(
     assert why in said(app, "note address")["rows"][0][1]
     pick_model(app, "dates-stacked")
     assert not app.exception
+
+
+def test_a_mask_change_among_the_edits_is_reported() -> None:
+    edits = [HeadOff(Where(kind="cross")), MaskChange(Where(kind="decoder_self"), preset="none")]
+    app = open_page("", edits=to_text(edits))
+    assert app.session_state["live session"].shown.spec.edits == (edits[0],)
+    assert (
+        "no mask changes, which have parameters such as cross-mask"
+        in said(app, "note address")["rows"][0][1]
+    )
 
 
 def test_a_text_too_long_for_a_link_that_opens_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -93,6 +93,17 @@ def _read_edits(text: str) -> Edits:
     return tuple(edit for edit in edits if not isinstance(edit, MaskChange))
 
 
+def _unread_edits(text: str) -> str:
+    """Say that mask changes are left out of the edits."""
+    try:
+        edits = from_text(text if len(text) <= MAX_EDITS_LENGTH else "")
+    except ValueError:
+        return ""
+    if not any(isinstance(edit, MaskChange) for edit in edits):
+        return ""
+    return f"must hold no mask changes, which have parameters such as {MASK_CHANGES['cross'].name}"
+
+
 def _write_edits(edits: Edits) -> str:
     """Write edits; a patch from the run of a file refers to it, as the URL cannot hold it."""
     return to_text(
@@ -109,7 +120,7 @@ def _write_edits(edits: Edits) -> str:
     )
 
 
-EDITS = Notation("edits", (), True, read=_read_edits, write=_write_edits)
+EDITS = Notation("edits", (), True, read=_read_edits, write=_write_edits, unread=_unread_edits)
 
 
 def clear_forced(run: CurrentRun, of: Of = itself) -> None:
