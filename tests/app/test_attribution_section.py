@@ -51,7 +51,7 @@ def shown_values(method: str, **more: str) -> np.ndarray:
 
 def test_the_picture_names_the_decision_unless_the_method_has_none() -> None:
     about = picture(open_page(text.GRADIENT_METHOD), "attribution")[0]["about"]
-    assert "\ndecision: 4, " in about
+    assert "\ndecision: 3, " in about
     assert "decision" not in picture(open_page(text.ROLLOUT_METHOD), "attribution")[0]["about"]
 
 

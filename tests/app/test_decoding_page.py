@@ -198,9 +198,7 @@ def test_the_table_holds_the_numbers_of_the_runs(dates: Scope) -> None:
     told = story(dates, method=Method(forced=((3, digit(dates, "0")),)))
     rows = list(csv.DictReader(io.StringIO(decoding_files.decoding_table(told, dates))))
     assert len(rows) == len(told.teacher_forced) + len(told.autoregressive) + len(told.unforced)
-    forced = next(
-        r for r in rows if r["run"] == "autoregressive, greedy" and r["position (from 1)"] == "4"
-    )
+    forced = next(r for r in rows if r["run"] == "autoregressive, greedy" and r["position"] == "3")
     assert (forced["takes"], forced["forced"], forced["from the cache"]) == ("0", "1", "3")
     assert (
         np.float32(forced["probability"])

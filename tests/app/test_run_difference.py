@@ -180,7 +180,7 @@ def test_a_sampled_difference_says_how_its_tokens_were_chosen() -> None:
     for header, _ in drawn(app):
         about = facts_of(header)
         assert about["decoding"].startswith("sampling, temperature 2.0, seed 3")
-        assert about["forced"].startswith("position 1: ")
+        assert about["forced"].startswith("position 0: ")
         assert about["inference writes"] == text.strip()
 
 

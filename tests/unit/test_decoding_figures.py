@@ -586,9 +586,9 @@ def test_long_tokens_are_shortened_in_the_middle(token: str, short: str) -> None
 
 
 @pytest.mark.parametrize(("method", "decoding", "token"), [
-    (Method(forced=((1, A), (40, B))), "greedy", "position 2: a"),
+    (Method(forced=((1, A), (40, B))), "greedy", "position 1: a"),
     (Method("sample", temperature=1.5, top_k=5, seed=1234567, forced=((0, B),)),
-     "sampling, temperature 1.5, top-k 5, seed 1234567", "position 1: b"),
+     "sampling, temperature 1.5, top-k 5, seed 1234567", "position 0: b"),
     (Method("beam", width=3, alpha=0.5, max_new=4), "beam search, its best, width 3, α 0.5, tokens at most 4", None),
 ])  # fmt: skip
 def test_a_file_records_how_tokens_were_chosen_and_what_was_generated(
@@ -610,7 +610,7 @@ def test_the_table_read_back(scope: Scope, forced: DecodingRuns) -> None:
     choices = [f"choice {n}" for n in range(1, 9)]
     columns = [
         "run",
-        "position (from 1)",
+        "position",
         "reads",
         "takes",
         "probability",
@@ -632,8 +632,8 @@ def test_the_table_read_back(scope: Scope, forced: DecodingRuns) -> None:
     ]  # an apostrophe before what begins like a formula
     named = [("teacher-forced", forced.teacher_forced, {}), ("autoregressive, greedy", forced.autoregressive, {1: A, 3: B}),
              ("autoregressive, nothing forced", forced.unforced, {})]  # fmt: skip
-    places = [(name, str(i + 1)) for name, run, _ in named for i in range(len(run))]
-    assert [(row["run"], row["position (from 1)"]) for row in said] == places
+    places = [(name, str(i)) for name, run, _ in named for i in range(len(run))]
+    assert [(row["run"], row["position"]) for row in said] == places
     for name, run, by_force in named:
         p, entropy, rank = softmax(run), entropies(run), ranks(run)
         for i, row in enumerate(row for row in said if row["run"] == name):

@@ -166,7 +166,7 @@ def test_files_record_the_choices_behind_them() -> None:
         assert board["about"].splitlines() == [f"{k}: {v}" for k, v in file.about(run).items()]
         every.append(board["about"])
     assert len(set(every)) == 4
-    assert "\ndecision: 2, " in every[1]
+    assert "\ndecision: 1, " in every[1]
     assert "\nmeasured by: KL divergence\n" in every[2]
     assert "\na head that is off passes on: equal weights\n" in every[3]
 

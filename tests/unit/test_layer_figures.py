@@ -406,7 +406,7 @@ def test_the_table_read_back(family: str, stream: str) -> None:
         *files.SUBLAYER_COLUMNS,
         *said,
         "token",
-        "position (from 1)",
+        "position",
         "model",
         "fingerprint",
     ]
@@ -448,7 +448,7 @@ def test_the_table_read_back(family: str, stream: str) -> None:
             )
         assert row[-4:] == [
             at.token.text,
-            "3",
+            "2",
             at.run.trace.model.name,
             at.run.trace.model.fingerprint,
         ]
@@ -469,7 +469,7 @@ def test_the_vectors_read_back() -> None:
         assert set(held) == names | {
             "log_probs",
             "token",
-            "position (from 1)",
+            "position",
             "model",
             "fingerprint",
         }
@@ -478,7 +478,7 @@ def test_the_vectors_read_back() -> None:
             held["log_probs"][-1], at.run.trace.next_token.log_probs[2], rtol=1e-4, atol=1e-5
         )
         assert held["log_probs"].shape == (5, scope.config.vocab_size)
-        assert (held["position (from 1)"], str(held["fingerprint"])) == (3, scope.fingerprint)
+        assert (held["position"], str(held["fingerprint"])) == (2, scope.fingerprint)
     assert files.layer_file_name(at, "npz") == "letters.decoder.layers.token3.npz"
 
 

@@ -160,7 +160,7 @@ def test_files_name_the_other_text_and_the_decision(part: str, key: str) -> None
         ):
             assert about["text"] == "The boy said that"
             assert about["other run's text"] == second
-            assert about["decision"].startswith(f"{position + 1}, ")
+            assert about["decision"].startswith(f"{position}, ")
             assert about["measured by"] == measured
         if key == "patch":
             assert measured in drawn["measured"]

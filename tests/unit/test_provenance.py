@@ -126,7 +126,7 @@ def test_the_facts_of_a_run_are_its_input_and_output(trace: Trace) -> None:
     )
     assert found.pop("counting") == (
         "layers and heads from 1, in the names of arrays too; "
-        "tokens and the axes of arrays from 0. File names count tokens from 1"
+        "tokens and the axes of arrays from 0. File names and titles count tokens from 1"
     )
     assert found == {
         "model": "eng-fra", "fingerprint": own.model.fingerprint[:12], "training step": "4000", "similarity": "scaled dot",

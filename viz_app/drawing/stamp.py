@@ -34,7 +34,7 @@ FileContent = str | bytes | Iterator[str] | Arrays  # a whole file, the lines of
 
 COUNTING = (
     "layers and heads from 1, in the names of arrays too; "
-    "tokens and the axes of arrays from 0. File names count tokens from 1"
+    "tokens and the axes of arrays from 0. File names and titles count tokens from 1"
 )
 IN_TOKENS = " (counted in tokens, not words)"
 FINGERPRINT = 12  # characters shown: enough to tell any two models apart

@@ -41,9 +41,9 @@ def _settings(method: Method) -> list[str]:
 
 
 def _forced(runs: DecodingRuns, tokenizer: Tokenizer) -> list[str]:
-    """List the forced tokens that the run reached, with their positions from 1."""
+    """List the forced tokens that the run reached, with their positions from 0."""
     return [
-        f"position {i + 1}: {token_label(tokenizer, token, first=i + runs.n_text == 0).text}"
+        f"position {i}: {token_label(tokenizer, token, first=i + runs.n_text == 0).text}"
         for i, token in runs.method.forced
         if i < len(runs.autoregressive)
     ]

@@ -27,7 +27,7 @@ from viz_app.views.decoding.steps import (
 
 _COLUMNS = [
     "run",
-    "position (from 1)",
+    "position",
     "reads",
     "takes",
     "probability",
@@ -50,7 +50,7 @@ def decoding_table(runs: DecodingRuns, scope: Scope) -> str:
     if runs.unforced:
         named_runs.append(("autoregressive, nothing forced", runs.unforced, {}))
     rows = (
-        [name, i + 1, *_row(run, i, runs.n_text, forced_tokens, scope)]
+        [name, i, *_row(run, i, runs.n_text, forced_tokens, scope)]
         for name, run, forced_tokens in named_runs
         for i in range(len(run))
     )

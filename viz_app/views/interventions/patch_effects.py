@@ -89,7 +89,7 @@ def patch_facts(trace: Trace, two: Two) -> Facts:
         second["other run read as"] = hidden
     token = two.decision.label.text
     measure = {"measured by": say.measure(token, two.rival_name)}
-    return facts(trace, **second, decision=f"{two.row + 1}, {token}", **measure)
+    return facts(trace, **second, decision=f"{two.row}, {token}", **measure)
 
 
 def measure_patches(two: Two, choices: PatchChoices) -> PatchEffects:

@@ -78,7 +78,7 @@ def followed_decision(run: CurrentRun, choices: HeadOffChoices) -> FollowedDecis
 
 def decision_facts(what: FollowedDecision, **more: str) -> Facts:
     """Return the facts about the run with its edits: those of every file, and the decision."""
-    return facts(what.after.trace, decision=f"{what.decision.row + 1}, {what.token}", **more)
+    return facts(what.after.trace, decision=f"{what.decision.row}, {what.token}", **more)
 
 
 def head_off_facts(what: FollowedDecision, choices: HeadOffChoices) -> Facts:

@@ -15,7 +15,6 @@ SUBLAYER_COLUMNS = (
     "layer", "part", "length before", "length added", "cosine with stream", "length after", "LayerNorm of",
     "mean before LayerNorm", "spread before LayerNorm", "mean after LayerNorm", "spread after LayerNorm", "fire", "of d_ff",
 )  # fmt: skip
-POSITION = "position (from 1)"
 
 
 def layer_file_name(view: TokenView, extension: str) -> str:
@@ -63,9 +62,9 @@ def layers_csv(view: TokenView) -> str:
                 best += [view.label(index).text, _exact(p)]
         rows.append([
             text.layer_name(part.sublayer), text.role(part.sublayer), *map(_exact, lengths), norm_input, *map(_exact, norm), *fires, *best,
-            token, view.position + 1, model.name, model.fingerprint,
+            token, view.position, model.name, model.fingerprint,
         ])  # fmt: skip
-    return csv_table([*columns, *answers, "token", POSITION, "model", "fingerprint"], rows)
+    return csv_table([*columns, *answers, "token", "position", "model", "fingerprint"], rows)
 
 
 def layers_npz(view: TokenView) -> bytes:
@@ -96,7 +95,7 @@ def layers_npz(view: TokenView) -> bytes:
     model = view.run.trace.model
     identity = {
         "token": view.token.text,
-        POSITION: view.position + 1,
+        "position": view.position,
         "model": model.name,
         "fingerprint": model.fingerprint,
     }
