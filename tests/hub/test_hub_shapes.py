@@ -15,6 +15,8 @@ from models.cli import main
 from models.decoding import runs
 from models.decoding.run_checks import check_runs
 from models.trace.edits import MaskChange, for_kinds
+from viz_app import words
+from viz_app.drawing.provenance import site_name
 from viz_app.views.decoding.decoding_runs import DecodingRuns
 
 _WIDE = {
@@ -110,6 +112,10 @@ def test_pooled_tokens_are_not_labelled_as_tokens(tmp_path: Path) -> None:
         wanted = module(input_ids=ids, output_attentions=True).attentions
     wanted = [weights[0] for weights in wanted if weights.shape[-2] == 11]
     assert len(trace.attention) == len(wanted) == 3
+    assert len({words.layer_place(site) for site in trace.attention.values()}) == 3
+    assert (
+        site_name(trace.attention["encoder.blocks.0.0.attention"]) == "encoder.block1.1.attention"
+    )
     for site, weights in zip(trace.attention.values(), wanted, strict=True):
         assert site.weights().equal(weights)
 

@@ -21,7 +21,7 @@ _SIGNS = {
     "∞": "infinity",
 }
 _NUMBER = r"(?<![^.])\d+(?![^.])"  # a part of a path
-_NAMED_NUMBER = rf"(?<![^.])(?!\d+\.)([^.]+?)s?\.({_NUMBER})"
+_NAMED_NUMBERS = rf"(?<![^.])(?!\d+\.)([^.]+?)s?\.({_NUMBER}(?:\.{_NUMBER})*)"
 _RAISED = {"<super>": "^", "<sub>": "_"}
 
 
@@ -67,13 +67,18 @@ def change_name(edit: Edit) -> str:
 def counted_from_one(path: str) -> str:
     """Return a path in a model with its layer counted from 1.
 
-    "decoder.layers.1.ff" becomes "decoder.layer2.ff". Numbers without a name before them are
-    counted from 1 only where there is no other: "0.attn" becomes "1.attn".
+    "decoder.layers.1.ff" becomes "decoder.layer2.ff", and "blocks.0.1.attn", of a list in a list,
+    "block1.2.attn". Numbers without a name before them are counted from 1 only where there is no
+    other: "0.attn" becomes "1.attn".
     """
     counted, found = re.subn(
-        _NAMED_NUMBER, lambda match: f"{match[1]}{int(match[2]) + 1}", path, count=1
+        _NAMED_NUMBERS, lambda match: f"{match[1]}{_all_from_one(match[2])}", path, count=1
     )
-    return counted if found else re.sub(_NUMBER, lambda match: str(int(match[0]) + 1), path)
+    return counted if found else _all_from_one(path)
+
+
+def _all_from_one(path: str) -> str:
+    return re.sub(_NUMBER, lambda match: str(int(match[0]) + 1), path)
 
 
 def similarity(trace: Trace) -> str:

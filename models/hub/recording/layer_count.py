@@ -22,7 +22,7 @@ class LayerCount:
 
     `known` is the number of an attention's layer by its path. Elsewhere it is the module's index in
     a list, if its path has a single one. Modules that run again, follow in another list,
-    or have no index get the next number.
+    or have no index or several get the next number.
     """
 
     def __init__(self, known: Mapping[str, int]) -> None:
@@ -40,7 +40,8 @@ class LayerCount:
                 number = max(index, last.in_list + 1)
                 last = _Last(number, number, layer)
         else:
-            last = _Last(last.number + 1, last.in_list)
+            number = last.number + 1
+            last = _Last(number, number if _is_in_lists(path) else last.in_list)
         self._last[kind] = last
         return last.number
 
@@ -50,6 +51,11 @@ class LayerCount:
 
 
 _NONE = _Last()
+
+
+def _is_in_lists(path: str) -> bool:
+    """Return True if the path has an index, such as the two of "blocks.0.1.attention"."""
+    return any(part.isdigit() for part in path.split("."))
 
 
 @lru_cache(maxsize=4096)
