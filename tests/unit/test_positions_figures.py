@@ -548,6 +548,19 @@ def changed(family: str, texts: tuple[str, ...], *edits: Edit) -> CurrentRun:
     return edited(CurrentRun(scope, scope.run(*texts)), edits)
 
 
+def test_the_files_of_the_shuffle_test_name_the_order() -> None:
+    scope = scope_of("transformer")
+    run = CurrentRun(scope, scope.run("abcd", "badc"))
+    (file,) = shuffle.SHUFFLED.files(run, shuffle.ShuffleChoices("reversed", 3, False))
+    assert file.name == "transformer.shuffle-test.reversed.csv"
+    assert file.about(run)["reordered"] == "reversed: 3, 2, 1, 0, 4"
+    drawn = shuffle.ShuffleChoices("shuffled", 3, False)
+    about = unpack(shuffle.SHUFFLED.payloads(run, drawn)["positions-shuffle"])[0]["about"]
+    assert "\nreordered: shuffled, seed 3: " in about
+    names = {shuffle.SHUFFLED.files(run, replace(drawn, seed=s))[0].name for s in (3, 4)}
+    assert len(names) == 2
+
+
 def test_the_shuffle_test_runs_the_model_under_its_head_edits() -> None:
     run = changed("transformer", ("abcde", "fg"), HeadOff(SELF), HeadOff(CROSS, head=1))
     choices = shuffle.ShuffleChoices("reversed", 0, True)

@@ -28,7 +28,7 @@ from viz_app.drawing import notes
 from viz_app.drawing.labels import Label, labels, mask_token
 from viz_app.drawing.payload import pack
 from viz_app.drawing.provenance import file_name
-from viz_app.drawing.stamp import facts, saving
+from viz_app.drawing.stamp import Facts, facts, saving
 from viz_app.session import cache
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
@@ -56,6 +56,20 @@ class ShuffleChoices:
     def order_of(self, row: Encoding) -> tuple[int, ...]:
         """Return the new order of this row's tokens."""
         return new_order(len(row.ids), self.how, self.seed, movable_positions(row))
+
+    def file(self, *parts: str) -> str:
+        """Return the part of a file name that tells the order: "shuffle-test.shuffled.seed0"."""
+        return ".".join([FILE, self.how, *[f"seed{self.seed}"] * self._is_drawn, *parts])
+
+    def facts(self, run: CurrentRun) -> Facts:
+        """Return the facts about the run and the new order."""
+        order = ", ".join(map(str, self.order_of(shuffled_encoding(run))))
+        seed = f", seed {self.seed}" * self._is_drawn
+        return facts(run.trace, reordered=f"{self.how}{seed}: {order}")
+
+    @property
+    def _is_drawn(self) -> bool:
+        return self.how == "shuffled"
 
 
 def find_shuffle(run: CurrentRun) -> View[ShuffleChoices] | str:
@@ -94,8 +108,8 @@ def _within(choices: ShuffleChoices, run: CurrentRun, other: CurrentRun) -> Shuf
 
 def _payloads(run: CurrentRun, choices: ShuffleChoices) -> Pictures:
     """Make all pictures of the section."""
-    source, tests, about = shuffled_encoding(run), _tests(run, choices), facts(run.trace)
-    file = file_name(run.trace, FILE)
+    source, tests, about = shuffled_encoding(run), _tests(run, choices), choices.facts(run)
+    file = file_name(run.trace, choices.file())
     titled = dict(zip(_titles(tests), tests.values(), strict=True))
     explained = [*_result_lines(run, *tests.values()), *_answers(run, choices)]
     pictures: Pictures = {
@@ -151,8 +165,8 @@ def _quantities(run: CurrentRun, choices: ShuffleChoices) -> list[Quantity]:
             "stage",
             columns=tokens.__getitem__,
             of_columns="token",
-            file=f"{FILE}.{name}",
-            about=facts(run.trace),
+            file=choices.file(name),
+            about=choices.facts(run),
         )
         for name, test in tests.items()
     ]
@@ -283,8 +297,8 @@ def _files(run: CurrentRun, choices: ShuffleChoices) -> Sequence[File]:
         tests = list(_tests(now, choices).values())
         return (files.shuffle_csv if len(tests) > 1 else files.state_moves_csv)(tokens, *tests)
 
-    name = f"{file_name(run.trace, FILE)}.csv"
-    return [File("The changes, CSV", changes, name)]
+    name = f"{file_name(run.trace, choices.file())}.csv"
+    return [File("The changes, CSV", changes, name, about=choices.facts)]
 
 
 SHUFFLED = View(
