@@ -13,6 +13,7 @@ from models.hub.describe import layers_and_heads
 from models.trace import Trace
 from models.trace.edits import HeadOff, Where
 from viz_app import words
+from viz_app.views.decoding.decoding_runs import decoder_attention
 from viz_app.views.layer.text import layer_name
 
 _MAMBA = {
@@ -72,6 +73,16 @@ def test_titles_and_the_page_of_a_layer_number_a_layer_alike(
         assert words.layer_place(site) == f"Decoder layer {number}"
         assert site.name.startswith(f"model.layers.{int(number) - 1}.")
     assert layers_and_heads(list(trace.attention.values())).startswith("2 layers")
+
+
+def test_either_call_of_a_layer_can_be_shown_on_decoding(tmp_path: Path) -> None:
+    DIFF.save(tmp_path)
+    trace = models.load(tmp_path, device="cpu").run("5 9 7 11")
+    first, second = (name for name, site in trace.attention.items() if site.layer == 1)
+    for name, call in (("", ""), (first, ""), (second, " (2)")):
+        shown = decoder_attention(trace, 1, 2, name=name)
+        assert shown.self_attention == (name or first)
+        assert shown.name == f"decoder layer 2{call}, head 3"
 
 
 @pytest.mark.parametrize(

@@ -50,7 +50,13 @@ def which_head(
 
     for label, key, options, value, named in (
         ("Attention", _KIND, list(kinds), site.kind, lambda kind: words.kind_short(kinds[kind][0])),
-        ("Layer", _LAYER, list(range(1, len(names) + 1)), names.index(site.name) + 1, str),
+        (
+            "Layer",
+            _LAYER,
+            list(range(1, len(names) + 1)),
+            names.index(site.name) + 1,
+            lambda number: _layer_names(kinds[site.kind])[number - 1],
+        ),
         (
             "Head",
             _HEAD,
@@ -63,6 +69,12 @@ def which_head(
             pick_one(label, key, options, value, move, named)
         else:
             st.session_state.pop(key, None)
+
+
+def _layer_names(sites: Sequence[AttentionSite]) -> list[str]:
+    """Return the layers by the numbers in titles, or counted if these do not tell them apart."""
+    names = [f"{site.layer + 1}{words.call_number(site)}" for site in sites]
+    return names if len(set(names)) == len(names) else [str(i + 1) for i in range(len(names))]
 
 
 def pick_one(

@@ -53,6 +53,12 @@ def layer_place(site: AttentionSite) -> str:
     return f"{side} layer {site.layer + 1}" if numbered else f"{side}, {kind_title(site).lower()}"
 
 
+def call_number(site: AttentionSite) -> str:
+    """Return " (2)" for the second attention that one module computes; "" for the first."""
+    numbered = re.search(r" \(\d+\)$", site.name)
+    return numbered[0] if numbered else ""
+
+
 def head_place(site: AttentionSite, head: int) -> str:
     """Return the stack, layer and head for display, counted from 1: "Decoder layer 2, head 3"."""
     return layer_place(site) if is_alignment(site) else f"{layer_place(site)}, head {head + 1}"

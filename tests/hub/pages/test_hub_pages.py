@@ -5,7 +5,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from app_parts import app_at, component, page_at, picker, picker_models, picture, prose, said
+from app_parts import (
+    app_at,
+    component,
+    page_at,
+    picker,
+    picker_models,
+    picture,
+    prose,
+    said,
+    with_key,
+)
 from hub_models import BY_NAME, Case, own_module_of_readme
 from streamlit.testing.v1 import AppTest
 
@@ -46,6 +56,14 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 def test_every_page_opens_with_a_gpt2(folders: dict[str, Path], name: str) -> None:
     app = open_page(folders["GPT2LMHeadModel"], name)
     assert picker(app)["value"] == str(folders["GPT2LMHeadModel"])
+
+
+def test_the_second_attention_of_a_layer_can_be_chosen_on_decoding(tmp_path: Path) -> None:
+    sizes = BY_NAME["LlamaForCausalLM"].sizes | {"head_dim": 4}
+    Case("DiffLlamaForCausalLM", "DiffLlamaConfig", sizes).save(tmp_path)
+    app = open_page(tmp_path, "decoding", site="model.layers.1.self_attn (2)")
+    assert with_key(app.button_group, "which-layer").options == ["1", "1 (2)", "2", "2 (2)"]
+    assert picture(app, "stepper")[0]["reading"].startswith("decoder layer 2 (2), ")
 
 
 def test_masks_of_a_model_whose_projections_are_not_known(folders: dict[str, Path]) -> None:

@@ -116,17 +116,14 @@ def _reading(trace: Trace, mean: bool) -> ShownAttention:
     if not sites or words.is_alignment(sites[0]):
         return decoder_attention(trace)
     site, focus = chosen_focus(trace)
-    layers = sorted({s.layer for s in sites})
-    layer, role = min(site.layer, max(layers)), site.role if site.stack == "decoder" else "cross"
-    by_layer = [
-        next((s for s in sites if (s.layer, s.role) == (n, role)), sites[0]) for n in layers
-    ]
-    attention = by_layer[layers.index(layer)]
-    head = min(focus.head, attention.n_heads - 1)
+    role = site.role if site.stack == "decoder" else "cross"
+    offered = [s for s in sites if s.role == role] or sites[:1]
+    nearest = min(offered, key=lambda s: (s.name != site.name, abs(s.layer - site.layer)))
+    head = min(focus.head, nearest.n_heads - 1)
     which_head.which_head(
-        {attention.kind: by_layer}, attention, None if mean else head, _pick, mean=True
+        {nearest.kind: offered}, nearest, None if mean else head, _pick, mean=True
     )
-    return decoder_attention(trace, layer, None if mean else head)
+    return decoder_attention(trace, nearest.layer, None if mean else head, name=nearest.name)
 
 
 def _pick(site: str, head: int | None) -> None:

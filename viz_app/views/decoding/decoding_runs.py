@@ -80,14 +80,17 @@ def writing_sites(trace: Trace) -> list[AttentionSite]:
     return [site for site in trace.attention.values() if site.stack == "decoder"]
 
 
-def decoder_attention(trace: Trace, layer: int = 0, head: int | None = None) -> ShownAttention:
+def decoder_attention(
+    trace: Trace, layer: int = 0, head: int | None = None, *, name: str = ""
+) -> ShownAttention:
     """Return the attention of a decoder layer (from 0), in its last head if `head` is beyond it.
 
-    A cross-attention without a layer number is shown with every layer.
+    Of several attentions of a kind in that layer it is the one called `name`, else the first. A
+    cross-attention without a layer number is shown with every layer.
     """
-    sites = writing_sites(trace)
-    crossing = {site.layer: site for site in sites if site.role != "self"}
-    cross = crossing.get(layer) or next(iter(crossing.values()), None)
+    sites = sorted(writing_sites(trace), key=lambda site: site.name != name)
+    crossing = [site for site in sites if site.role != "self"]
+    cross = next((site for site in crossing if site.layer == layer), next(iter(crossing), None))
     self_attention = next(
         (site for site in sites if site.role == "self" and site.layer == layer), None
     )
@@ -102,6 +105,6 @@ def decoder_attention(trace: Trace, layer: int = 0, head: int | None = None) -> 
         cross_names[0],
         self_attention.name if self_attention else "",
         head,
-        f"decoder layer {layer + 1}, {heads}",
+        f"decoder layer {layer + 1}{words.call_number(shown)}, {heads}",
         cross_names[1],
     )

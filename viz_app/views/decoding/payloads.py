@@ -189,8 +189,9 @@ def decoding_choices_within(
 ) -> DecodingChoices:
     """Return these choices for another run: its forced tokens, and an attention of its decoder."""
     shown, head = {choices.reading.cross, choices.reading.self_attention}, choices.reading.head
-    layers = [site.layer for site in writing_sites(other.trace) if site.name in shown]
-    reading = decoder_attention(other.trace, max(layers, default=0), head)
+    sites = [site for site in writing_sites(other.trace) if site.name in shown]
+    layer, name = max(((site.layer, site.name) for site in sites), default=(0, ""))
+    reading = decoder_attention(other.trace, layer, head, name=name)
     place = DecodingPosition(choices.place.step, other.spec.forced, mean=choices.place.mean)
     place = place.within(other.scope)
     method = replace(choices.method, forced=place.forced)
