@@ -158,14 +158,16 @@ def test_the_decisions_of_a_span_are_its_start_and_end() -> None:
 
 def test_files_record_the_choices_behind_them() -> None:
     """Choices that change the numbers of the board and its table change the facts in their files."""
-    run, every = run_of("gpt"), []
+    run, every, names = run_of("gpt"), [], set()
     for other in ({}, {"position": 1}, {"metric": "divergence"}, {"baseline": "uniform"}):
         choices = replace(USUAL, **other)
         (file,) = BOARD_OF_HEADS.files(run, choices)
         board = head_off_payloads(run, choices)["board"]
         assert board["about"].splitlines() == [f"{k}: {v}" for k, v in file.about(run).items()]
         every.append(board["about"])
+        names |= {board["file"], file.name}
     assert len(set(every)) == 4
+    assert len(names) == 2 * 4
     assert "\ndecision: 1, " in every[1]
     assert "\nmeasured by: KL divergence\n" in every[2]
     assert "\na head that is off passes on: equal weights\n" in every[3]

@@ -162,6 +162,9 @@ def test_files_name_the_other_text_and_the_decision(part: str, key: str) -> None
             assert about["other run's text"] == second
             assert about["decision"].startswith(f"{position}, ")
             assert about["measured by"] == measured
+        for name in (file.name, drawn["file"]):
+            assert f".decision{position + 1}." in name
+            assert part in name
         if key == "patch":
             assert measured in drawn["measured"]
 

@@ -36,7 +36,7 @@ from viz_app.views.interventions.attribution_parts import (
     methods_of,
 )
 from viz_app.views.interventions.decisions import decisions, option_noun
-from viz_app.views.interventions.payloads import decision_facts, outcome_payload
+from viz_app.views.interventions.payloads import decision_facts, decision_part, outcome_payload
 from viz_app.views.page import Columns, File, PageCell, ShownComponent, View, csv_file
 
 METHOD = Choice(
@@ -153,12 +153,13 @@ def _picture(
 
 
 def _file_name(run: CurrentRun, choices: AttributionChoices) -> str:
-    if choices.method == text.DIRECT_METHOD:
-        return file_name(run.trace, choices.method)
-    site = run.trace.attention[choices.site]
     if choices.method in MIXES:  # of all heads and layers
-        return file_name(run.trace, site.kind, choices.method)
-    return head_name(run.trace, site, choices.head, choices.method)
+        return file_name(run.trace, run.trace.attention[choices.site].kind, choices.method)
+    decision = decision_part(decision_of(run, choices).decision.row)
+    if choices.method == text.DIRECT_METHOD:
+        return file_name(run.trace, choices.method, decision)
+    site = run.trace.attention[choices.site]
+    return head_name(run.trace, site, choices.head, choices.method, decision)
 
 
 def _facts(run: CurrentRun, choices: AttributionChoices) -> Facts:

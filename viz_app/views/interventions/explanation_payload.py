@@ -41,6 +41,7 @@ from viz_app.views.interventions.payloads import (
     HeadOffChoices,
     answers_difference,
     decision_facts,
+    decision_part,
     followed_decision,
 )
 
@@ -111,7 +112,10 @@ def _table(
         )
     return {
         **answers_difference(what, text.NO_WEIGHT_CHANGED),
-        **saving(head_name(trace, site, row.head, "row-tests"), decision_facts(what)),
+        **saving(
+            head_name(trace, site, row.head, "row-tests", decision_part(what.decision.row)),
+            decision_facts(what),
+        ),
         "title": text.explanation_title(token, queries[row.query].text),
         "decisions": [
             {"label": one.label.as_json(), "chosen": i == what.chosen}

@@ -19,6 +19,7 @@ from viz_app.views.interventions.payloads import (
     HeadOffChoices,
     followed_decision,
     head_off_facts,
+    head_off_parts,
     head_off_payloads,
     head_off_table,
 )
@@ -98,7 +99,8 @@ def _layout(run: CurrentRun, choices: HeadOffChoices, pictures: Pictures) -> Seq
 
 
 def _files(run: CurrentRun, choices: HeadOffChoices) -> Sequence[File]:
-    name = provenance.file_name(run.trace, "head-effects")
+    parts = head_off_parts(followed_decision(run, choices), choices)
+    name = provenance.file_name(run.trace, "head-effects", *parts)
 
     def about(now: CurrentRun) -> Facts:
         return head_off_facts(followed_decision(now, choices), choices)

@@ -129,7 +129,7 @@ def sweep_board(run: CurrentRun, swept: SweepResult) -> dict[str, Any]:
     title = f"What each head off does to the loss, over {_reported(swept)} held-out texts"
     return {
         "title": f"{title}{EDITS_LEFT_OUT * bool(run.spec.edits)}",
-        **saving(file_name(run.trace, "heads-off.many-texts"), _facts(run, swept)),
+        **saving(file_name(run.trace, "heads-off.many-texts", swept.baseline), _facts(run, swept)),
         "sentence": needed_heads_sentence(run, swept),
         "legend": "change of the loss when the head is off. Above 0: the model needs it. "
         "*: significant on the other half of the texts",

@@ -29,7 +29,12 @@ from viz_app.session.url_state import parameter_of
 from viz_app.views.interventions import findings, state, text
 from viz_app.views.interventions import patch_text as say
 from viz_app.views.interventions.decisions import decisions
-from viz_app.views.interventions.patch_effects import PatchChoices, patch_facts, usable_pair
+from viz_app.views.interventions.patch_effects import (
+    PatchChoices,
+    patch_facts,
+    patch_parts,
+    usable_pair,
+)
 from viz_app.views.interventions.patch_grids import grids, has_states, has_stream
 from viz_app.views.interventions.patch_payloads import (
     PATCH_NOTE,
@@ -289,7 +294,9 @@ def _layout(run: CurrentRun, choices: PatchChoices, pictures: Pictures) -> Seque
 
 
 def _files(run: CurrentRun, choices: PatchChoices) -> Sequence[File]:
-    name = provenance.file_name(run.trace, "patches")
+    two, _ = usable_pair(run, choices)
+    parts = () if two is None else patch_parts(two, choices)
+    name = provenance.file_name(run.trace, "patches", *parts)
 
     def about(now: CurrentRun) -> Facts:
         two, _ = usable_pair(now, choices)

@@ -22,7 +22,7 @@ from viz_app.views.interventions.patch_runs import (
     second_fields,
     two_runs,
 )
-from viz_app.views.interventions.payloads import largest_effect
+from viz_app.views.interventions.payloads import decision_part, largest_effect
 
 MAX_PATCH_WORK = 20_000  # parts tried one way · tokens of the longest stream
 MIN_TRIED = 4  # positions of a long text
@@ -77,6 +77,11 @@ def usable_pair(run: CurrentRun, choices: PatchChoices) -> tuple[Two | None, str
         if isinstance(other := two_runs(run, texts, choices.position), Two):
             return other, two
     return None, two
+
+
+def patch_parts(two: Two, choices: PatchChoices) -> tuple[str, ...]:
+    """Return the parts of a file name that tell the decision and the views of its effects."""
+    return decision_part(two.row), choices.stream, choices.part, choices.unit
 
 
 def patch_facts(trace: Trace, two: Two) -> Facts:

@@ -19,6 +19,7 @@ from viz_app.views.interventions.patch_effects import (
     PatchEffects,
     edits_of,
     patch_facts,
+    patch_parts,
 )
 from viz_app.views.interventions.patch_runs import NECESSARY, SIDES
 
@@ -74,7 +75,10 @@ def gradient_picture(
 ) -> dict[str, Any]:
     """Return the payload of both scatters."""
     return {
-        **saving(file_name(run.trace, "gradient"), patch_facts(run.trace, measured.two)),
+        **saving(
+            file_name(run.trace, *patch_parts(measured.two, choices)),
+            patch_facts(run.trace, measured.two),
+        ),
         "unit": "share of the gap" if measured.is_share else measured.two.metric(NECESSARY).unit,
         "axes": [say.EXACT_EFFECT, say.GUESSED_EFFECT],
         "hint": say.SCATTER_HINT.format(noun=measured.two.noun),

@@ -28,6 +28,7 @@ from viz_app.views.interventions.patch_effects import (
     edits_of,
     measure_patches,
     patch_facts,
+    patch_parts,
     position_that_answers,
     strongest_cell,
     strongest_head,
@@ -102,7 +103,9 @@ def patch_picture(run: CurrentRun, choices: PatchChoices, measured: PatchEffects
     panels = [panel(run, choices, measured, side) for side in SIDES]
     levels = (level(two.metric(side), two.sides(side)[0].trace) for side in SIDES)
     return {
-        **saving(file_name(run.trace, "patch"), patch_facts(run.trace, two)),
+        **saving(
+            file_name(run.trace, "patch", *patch_parts(two, choices)), patch_facts(run.trace, two)
+        ),
         "measured": say.metric_values(
             two.decision.label.text, two.rival_name, two.row, *levels, two.noun
         ),

@@ -76,6 +76,16 @@ def followed_decision(run: CurrentRun, choices: HeadOffChoices) -> FollowedDecis
     return FollowedDecision(before, run, all_decisions, chosen)
 
 
+def decision_part(row: int) -> str:
+    """Return the part of a file name that tells the decision in this row: "decision4"."""
+    return f"decision{row + 1}"
+
+
+def head_off_parts(what: FollowedDecision, choices: HeadOffChoices) -> tuple[str, ...]:
+    """Return the parts of a file name that tell how the effects of heads are measured."""
+    return decision_part(what.decision.row), choices.metric, choices.baseline
+
+
 def decision_facts(what: FollowedDecision, **more: str) -> Facts:
     """Return the facts about the run with its edits: those of every file, and the decision."""
     return facts(what.after.trace, decision=f"{what.decision.row}, {what.token}", **more)
@@ -154,7 +164,10 @@ def head_board(
     signed = choices.metric == "log-probability"
     return {
         "title": text.board_title(choices.metric, what.token),
-        **saving(file_name(trace, "heads-off"), head_off_facts(what, choices)),
+        **saving(
+            file_name(trace, "heads-off", *head_off_parts(what, choices)),
+            head_off_facts(what, choices),
+        ),
         "sentence": text.HEADS_TOO_LONG.format(text.noun_of(what.after.scope.model))
         if effects is None
         else _sentence(what, effects, signed),
@@ -239,7 +252,10 @@ def outcome_payload(what: FollowedDecision) -> dict[str, Any]:
     is_edited = bool(what.after.trace.edits != what.before.trace.edits)
     return {
         **answers_difference(what),
-        **saving(file_name(what.after.trace, "answers"), decision_facts(what)),
+        **saving(
+            file_name(what.after.trace, "answers", decision_part(what.decision.row)),
+            decision_facts(what),
+        ),
         "which": text.FOLLOWED.format(option_noun(what.before.trace)),
         "decisions": [
             {
