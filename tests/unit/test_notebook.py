@@ -100,6 +100,12 @@ def test_a_head_has_the_apps_payload_and_counts_from_1(run: Trace, layer: int, n
     assert f"layer {layer}, head {number}:" in picture.title
 
 
+def test_the_title_of_masks_names_the_head_under_them(run: Trace) -> None:
+    assert mask(run).title.endswith(", over decoder layer 1, head 1")
+    picture = mask(run, layer=2, head=3, kind="decoder_self")
+    assert picture.title.endswith(", over decoder layer 2, head 3")
+
+
 def test_the_cross_attention_is_the_default_kind(run: Trace) -> None:
     assert shown(head(run, 2, 1))[0]["site"] == "decoder.layers.1.cross_attn"
     assert shown(lines(run))[0]["kind"] == shown(mask(run))[0]["kind"] == "cross"

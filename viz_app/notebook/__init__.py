@@ -107,6 +107,8 @@ def head(
 ) -> Picture:  # fmt: skip
     """Draw one head as a heatmap with exact weights and as lines from token to token.
 
+    It is head 1 of layer 1 unless `layer` and `head` name another; the title says which.
+
     A text of more than 512 tokens is drawn in blocks, each coloured by its largest weight; `around`
     (query, key) draws the exact weights around that cell instead.
 

@@ -31,6 +31,8 @@ def mask(
     changes; the head is then drawn before, after and as a difference, with the log-probability of
     each given token. A click shows the mask of another kind.
 
+    The head is head 1 of layer 1 unless `layer` and `head` name another; the title says which.
+
     A mask is drawn with one change for all attentions of its kind (models.edits.for_kinds); runs
     with other edits are drawn by `compare`.
 
@@ -53,7 +55,7 @@ def mask(
         raise ValueError("before= must be a run without changes, and this one has some")
     if (original.model.fingerprint, _read(original)) != (run.model.fingerprint, _read(run)):
         raise ValueError("before= must be a run of the same model on the same input")
-    place, _ = place_of(run, layer, head, kind)
+    place, number = place_of(run, layer, head, kind)
     check_length(run, place.kind, "masks")
     payloads = {
         site_kind.name: _drawn(original, run, site_kind.name, place, head)
@@ -64,7 +66,7 @@ def mask(
         Answer("kind", {"kind": name}, payload=payload) for name, payload in payloads.items()
     ]
     return Picture(
-        f"Masks of {run.model.name}",
+        f"Masks of {run.model.name}, over {words.lower_first(words.head_place(place, number))}",
         caption(facts(run)),
         [Mounted(MASK_PAINTER, first)],
         answers,
