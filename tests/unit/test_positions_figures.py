@@ -14,6 +14,7 @@ from small_runs import edited
 from small_scopes import scope_of
 from torch import Tensor
 
+from models import InputError
 from models.analysis.checks import Check
 from models.analysis.position_measures import (
     Concatenated,
@@ -546,6 +547,15 @@ SELF, CROSS = "encoder.layers.0.self_attn", "decoder.layers.0.cross_attn"
 def changed(family: str, texts: tuple[str, ...], *edits: Edit) -> CurrentRun:
     scope = scope_of(family)
     return edited(CurrentRun(scope, scope.run(*texts)), edits)
+
+
+def test_no_table_is_drawn_for_a_pinned_model_that_has_none() -> None:
+    own, other = changed("bert", ("ab cd",)), changed("seq2seq", ("abc", "cba"))
+    choices = tables.TableChoices(say.OWN_TABLE, own.scope.config.d_model, 9, (0, 1))
+    with pytest.raises(InputError, match="seq2seq has no position table of its own"):
+        tables.CURVES_VIEW.within(choices, own, other)
+    formula = replace(choices, formula="paper")
+    assert tables.CURVES_VIEW.within(formula, own, other) == formula
 
 
 def test_the_files_of_the_shuffle_test_name_the_order() -> None:

@@ -172,7 +172,8 @@ class View(Generic[Chosen]):
     """One way to look at a run.
 
     `choose` draws the controls and returns the choices; `within` takes the choices, their run and
-    another run, and returns the nearest such choices for the other. `payloads` makes all pictures,
+    another run, and returns the nearest such choices for the other; an InputError says why there
+    are none. `payloads` makes all pictures,
     "checks" among them, and `layout` places them. `is_live` tells if the pictures of these choices
     can be made at every keystroke, without Streamlit. `written` makes the line on what was read and
     written, unless `payloads` make it as "written". `has_strip` is False if the pictures

@@ -7,6 +7,7 @@ import altair as alt
 import torch
 from torch import Tensor
 
+from models import InputError
 from models.analysis.checks import Check
 from models.analysis.position_measures import SimilarityByDistance, similarity_by_distance
 from models.layers.positions import formula_table, sinusoidal, wavelengths
@@ -133,16 +134,18 @@ def _choose_curves(run: CurrentRun) -> TableChoices:
 
 
 def _within(choices: TableChoices, run: CurrentRun, other: CurrentRun) -> TableChoices:
-    """Return the same choices for the other run; the paper's table if its model has none."""
+    """Return the same choices for the other run.
+
+    Raises:
+        InputError: the choice is the model's own table, and the other model has none.
+    """
     if choices.formula != say.OWN_TABLE:
         return choices
-    formula, d_model = choices.formula, choices.d_model // 2 * 2  # a formula's dimensions are pairs
     if position_kind(other) == "none":
-        formula = "paper"
-    else:
-        d_model = other.scope.config.d_model
+        raise InputError(say.NO_OWN_TABLE.format(other.scope.name), "")
+    d_model = other.scope.config.d_model
     dims = tuple(dim for dim in choices.dims if dim < d_model)
-    return replace(choices, formula=formula, d_model=d_model, dims=dims)
+    return replace(choices, d_model=d_model, dims=dims)
 
 
 def _curves(run: CurrentRun, choices: TableChoices) -> Pictures:

@@ -63,6 +63,7 @@ _TURNED = (
 )
 
 
+NO_OWN_TABLE = "{} has no position table of its own."
 OWN_TABLE = "model"  # picked beside the formulas: the table of the loaded checkpoint
 TABLE_NAMES = {
     "paper": "The paper's",
