@@ -179,7 +179,13 @@ def _words(row: Encoding, starts: Sequence[int], numbers: dict[tuple[int, ...], 
     def of_first(values: Sequence) -> tuple:
         return tuple(values[i] for i in starts)
 
-    openings = Encoding(row.text, of_first(row.ids), of_first(row.tokens), of_first(row.offsets))
+    openings = Encoding(
+        row.text,
+        of_first(row.ids),
+        of_first(row.tokens),
+        of_first(row.offsets),
+        special=row.special,
+    )
     return WordRow(
         row.text,
         tuple(numbers.setdefault(row.ids[one], len(numbers)) for one in each),
@@ -187,6 +193,7 @@ def _words(row: Encoding, starts: Sequence[int], numbers: dict[tuple[int, ...], 
         tuple(place for _, place in each_name),
         of_first(row.segments) if row.segments else (),
         tuple((starts.index(position), token) for position, token in row.hidden),
+        special=row.special,
         pieces=tuple(row.tokens[one] for one in each),
         openings=openings,
     )

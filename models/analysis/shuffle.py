@@ -98,8 +98,9 @@ def reorder(row: Encoding, order: Sequence[int]) -> Encoding:
     hidden = dict(row.hidden)
     hidden_places = tuple((place, hidden[i]) for place, i in enumerate(order) if i in hidden)
     return Encoding(
-        text, tuple(row.ids[i] for i in order), tokens, tuple(offsets), row.segments, hidden_places
-    )
+        text, tuple(row.ids[i] for i in order), tokens, tuple(offsets), row.segments, hidden_places,
+        special=row.special,
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)

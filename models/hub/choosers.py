@@ -117,6 +117,7 @@ class MultipleChoice(HubModel):
             first.tokens[:n],
             first.offsets[:n],
             first.segments[:n],
+            special=first.special,
         )
         others = {
             row: choice if 0 in choice.segments else concatenate(question, choice, " ")

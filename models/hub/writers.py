@@ -129,7 +129,8 @@ class EncoderDecoderReader(HubEncoderDecoder):
         row = streams["text"]
         ids = (row.ids[-1] if self.begins_with_last else self.config.start_id, *row.ids[:-1])
         offsets, texts = (None, *row.offsets[:-1]), (*row.segments[:1], *row.segments[:-1])
-        shifted = Encoding(row.text, ids, tokenizer.tokens(ids), offsets, texts)
+        special = row.special.union(tokenizer.tokens(ids[:1]))
+        shifted = Encoding(row.text, ids, tokenizer.tokens(ids), offsets, texts, special=special)
         return {**streams, SHIFTED: shifted}
 
     def forward(self, text: Int[Tensor, "batch n"], shifted: Int[Tensor, "batch n"]) -> Answers:

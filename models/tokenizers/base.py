@@ -285,11 +285,9 @@ class Tokenizer:
         """Return the decoder input <s> y₁ … yₘ of generated tokens, with their decoded text."""
         ids, text = [int(i) for i in ids], self.decode(ids)
         offsets = [trim_span(text, start, end) for start, end in self._spans(ids)]
-        return with_special_tokens(
-            Encoding(text, tuple(ids), self.tokens(ids), tuple(offsets)),
-            self.special("start"),
-            None,
-        )
+        special = frozenset(self.token(i) for i in ids if self.is_special(i))
+        row = Encoding(text, tuple(ids), self.tokens(ids), tuple(offsets), special=special)
+        return with_special_tokens(row, self.special("start"), None)
 
     def _spans(self, ids: Sequence[int]) -> list[tuple[int, int]]:
         """Return the span of each of these tokens in their decoded text."""

@@ -3,7 +3,7 @@
 import unicodedata
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from models.tokenizers.special_tokens import UNKNOWN_TOKENS
 
@@ -15,7 +15,8 @@ class Encoding:
     `offsets[i]` is the (start, end) of token i in `text`, None for an added special token.
     `segments` is the index, from 0, of the text each token belongs to, if the model uses that.
     `hidden` holds (position, id) of each token replaced by [MASK]. `order` is a permutation of all
-    positions in which the model predicts them, if one was given.
+    positions in which the model predicts them, if one was given. `special` are the special tokens
+    among `tokens`, as the vocabulary spells them.
     """
 
     text: str
@@ -25,6 +26,7 @@ class Encoding:
     segments: tuple[int, ...] = ()
     hidden: tuple[tuple[int, int], ...] = ()
     order: tuple[int, ...] = ()
+    special: frozenset[str] = field(default=frozenset(), compare=False)
 
     @property
     def unknown(self) -> tuple[str, ...]:
@@ -51,6 +53,7 @@ def concatenate(first: Encoding, second: Encoding, between: str = "") -> Encodin
         (*first.tokens, *second.tokens),
         (*first.offsets, *offsets),
         (*first.segments, *second.segments),
+        special=first.special | second.special,
     )
 
 
@@ -69,6 +72,7 @@ def with_special_tokens(
         (*(token for _, token in head), *encoding.tokens, *(token for _, token in tail)),
         (*(None for _ in head), *encoding.offsets, *(None for _ in tail)),
         (*texts[:1] * len(head), *texts, *texts[-1:] * len(tail)),
+        special=encoding.special.union(token for _, token in (*head, *tail)),
     )
 
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from drawn import letters
 
-from models.tokenizers.base import Encoding
+from models.tokenizers.encoding import Encoding, concatenate, with_special_tokens
 from models.trace import Trace
 from viz_app import words
 from viz_app.drawing.labels import (
@@ -124,3 +124,11 @@ def test_the_name_of_a_row_belongs_to_its_weights(traces: dict[str, Trace]) -> N
     whole, cut = traces["transformer"].attention[name], shorter.attention[name]
     at = text(axes_labels(traces["transformer"], whole)[0]).index("e → d")
     torch.testing.assert_close(whole.weights(1)[at], cut.weights(1)[-1], rtol=1e-4, atol=1e-6)
+
+
+def test_special_tokens_outside_the_known_list_are_named_as_such() -> None:
+    word = Encoding("<|sep|> a", (3, 4), ("<|sep|>", "a"), ((0, 7), (8, 9)))
+    row = with_special_tokens(word, (1, "<|startoftext|>"), (2, "<|im_end|>"))
+    both = concatenate(row, row)
+    assert [label.text for label in labels(row)] == ["[startoftext]", "<|sep|>", "a", "[im_end]"]
+    assert [label.special for label in labels(both)] == [True, False, False, True] * 2

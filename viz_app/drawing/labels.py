@@ -64,10 +64,20 @@ def labels(encoding: Encoding) -> list[Label]:
         pairs = zip(encoding.tokens, places, strict=True)
         return [special_label(token) if place is None else Label(token) for token, place in pairs]
     pairs = zip(encoding.tokens, encoding.offsets, strict=True)
-    plain = [_label(token, offset, encoding.text) for token, offset in pairs]
+    plain = [
+        special_label(token)
+        if token in encoding.special and not _has_text(offset)
+        else _label(token, offset, encoding.text)
+        for token, offset in pairs
+    ]
     return (
         list(map(_with_pieces, plain, encoding.pieces)) if isinstance(encoding, WordRow) else plain
     )
+
+
+def _has_text(offset: tuple[int, int] | None) -> bool:
+    """Return True if a token with this place has text, unlike a special token that is written."""
+    return offset is not None and offset[0] < offset[1]
 
 
 def answer_labels(trace: Trace, output: TokenClasses) -> list[Label]:
