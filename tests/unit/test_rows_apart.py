@@ -17,7 +17,7 @@ from models.analysis import (
 )
 from models.analysis.metrics import logits_of
 from models.errors import IndistinctRowsError
-from models.trace.edits import HeadOff, Where
+from models.trace.edits import HeadOff, MaskChange, Where, editing
 from models.trace.edits.gradients import GivenWeights, HeadOutputGradients
 
 METRIC = LogProbability(5)
@@ -46,6 +46,25 @@ class FirstRow(MaskOfOneRow):
         return self.head(x + part.out_proj(mixed.transpose(0, 1).flatten(1))[None])
 
 
+class InGroups(nn.Module):
+    """Two groups of two heads each on the first axis, and texts and heads of a group on the second."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(17, 12)
+        self.q, self.k, self.v = (nn.Linear(12, 12) for _ in range(3))
+
+    def forward(self, row: Tensor) -> Tensor:
+        n, t = row.shape
+        x = self.embedding(row)
+        grouped = (
+            part(x).view(n, t, 2, 2, 3).permute(2, 0, 3, 1, 4) for part in (self.q, self.k, self.v)
+        )
+        q, k, v = (part.reshape(2, -1, t, 3) for part in grouped)
+        mixed = ((q @ k.mT).softmax(-1) @ v).view(2, n, 2, t, 3)
+        return x + mixed.permute(1, 3, 0, 2, 4).reshape(n, t, 12)
+
+
 def scope_of(make: Callable[[], nn.Module]) -> models.Scope:
     return models.watch(
         drawn(make()), encode=ids, decode=lambda row: "".join(LETTERS[i] for i in row)
@@ -66,6 +85,17 @@ def test_each_head_has_the_effect_of_a_run_of_its_own(make: Callable[[], nn.Modu
                 alone = scope.run(TEXT, edits=[HeadOff(Where(site=path, heads=(head,)))])
                 expected = float(METRIC(logits_of(run.outputs), logits_of(alone.outputs)))
                 assert float(effects.values[kind][layer][head]) == pytest.approx(expected, abs=1e-4)
+
+
+def test_a_mask_of_a_kind_is_an_error_where_no_axis_is_that_of_the_texts() -> None:
+    scope = scope_of(InGroups)
+    run, rows = scope.run(TEXT), [scope.run(text).streams for text in (TEXT, TEXT[::-1], TEXT)]
+    (site,) = run.attention.values()
+    edit = MaskChange(Where(kind=site.kind), block=((3, 1),))
+    with editing([edit]), pytest.raises(IndistinctRowsError, match="batch of 3: it is unknown"):
+        scope.model(*scope.model.inputs(rows))
+    for trace in scope.run_batch([[TEXT]] * 3, edits=[edit]):
+        assert trace.attention[site.name].weights()[:, 3, 1].eq(0).all()
 
 
 def test_a_beam_decodes_each_of_its_texts_alone() -> None:

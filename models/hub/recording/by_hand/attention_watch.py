@@ -21,7 +21,7 @@ from models.hub.recording.by_hand.followed import (
 )
 from models.hub.recording.by_hand.given import record_given
 from models.hub.recording.by_hand.products import PRODUCTS, Product, product_of
-from models.hub.recording.by_hand.roles import WRONG_AXIS, WeightedSum, roles_of
+from models.hub.recording.by_hand.roles import UNKNOWN_ROWS, WRONG_AXIS, WeightedSum, roles_of
 from models.hub.recording.by_hand.steps import Steps
 from models.trace import AttentionSite
 
@@ -60,6 +60,8 @@ class ByHand:
         step, is_a = weights
         attention = self._roles(product, step, is_a)
         if isinstance(attention, str):
+            if attention == UNKNOWN_ROWS.format(self.forward_pass.context.n_rows):
+                self._check_unedited(attention)
             self._leave_out(step, attention)
             return None
         if attention.softmax.scores is not None:
@@ -130,6 +132,18 @@ class ByHand:
         self.forward_pass.unshown.add(path, reason, step.value, is_softmax)
         self.steps.forget(step.root)
 
+    def _check_unedited(self, reason: str) -> None:
+        """Check that no edit is in force where texts and heads cannot be told apart.
+
+        Raises:
+            IndistinctRowsError: An edit is, so that each text has to be run alone.
+        """
+        if self.forward_pass.edits is not None:
+            path, n = self.forward_pass.frame.path, self.forward_pass.context.n_rows
+            raise IndistinctRowsError(
+                f"{path or 'the module itself'} cannot be edited in a batch of {n}: {reason}"
+            )
+
     def _causes(self, weighted_sum: WeightedSum) -> Causes | str:
         """Return the causes of the weights, or the reason why they are unknown."""
         try:
@@ -159,11 +173,8 @@ class ByHand:
         causes = self._causes(weighted_sum)
         queries = weighted_sum.softmax.args[0] if isinstance(causes, str) else causes.queries
         if isinstance(causes, str):
-            if weighted_sum.roles.is_assumed and forward_pass.edits is not None:
-                n = forward_pass.context.n_rows
-                raise IndistinctRowsError(
-                    f"{forward_pass.frame.path or 'the module itself'} cannot be edited in a batch of {n}: {causes}"
-                )
+            if weighted_sum.roles.is_assumed:
+                self._check_unedited(causes)
             result = func(*args, **kwargs)
             if reason := self._record_weights(weighted_sum, causes):
                 self._leave_out(weighted_sum.weights, reason)

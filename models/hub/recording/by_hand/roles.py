@@ -27,6 +27,7 @@ from models.hub.recording.by_hand.products import Product
 
 ADDED = "the call that weighs its values adds something else to their sum"
 WRONG_AXIS = "its softmax does not run over the axis that its values are summed over"
+UNKNOWN_ROWS = "it is unknown which axis of its weights is that of the {} texts"
 
 
 @dataclass(frozen=True)
@@ -139,6 +140,6 @@ def _axes_of_weights(
         return rest[0].parts[:1], rest[0].parts[1:], tuple(queries), True
     batch = [atom for atom in rest if atom.size == n_rows]
     if not batch:
-        return f"it is unknown which axis of its weights is that of the {n_rows} texts"
+        return UNKNOWN_ROWS.format(n_rows)
     heads = tuple(atom for atom in rest if atom is not batch[0])
     return (batch[0],), heads, tuple(queries), len(batch) > 1
