@@ -75,8 +75,7 @@ def many() -> list[dates.DateExample]:
     rng, first, last = Random(7), dates.FIRST_DATE.toordinal(), dates.LAST_DATE.toordinal()
     with unchecked():
         return [
-            dates.write_date(rng, date.fromordinal(rng.randint(first, last)))
-            for _ in range(60_000)
+            dates.write_date(rng, date.fromordinal(rng.randint(first, last))) for _ in range(60_000)
         ]
 
 
