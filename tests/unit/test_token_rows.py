@@ -96,6 +96,14 @@ class MovedRenormalised(Usual):
         return self.out(joined(weights / weights.sum(-1, keepdim=True) @ v)).flip(1)
 
 
+class ReversedKeys(Usual):
+    """Queries in the order of the tokens, keys and values in reverse."""
+
+    def heads(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        q, k, v = super().heads(x)
+        return q, k.flip(2), v.flip(2)
+
+
 class Shifted(Usual):
     """Each token is followed by its position."""
 
@@ -153,6 +161,7 @@ def test_a_module_that_reads_texts_of_one_length_only_is_shown() -> None:
         Moved,
         FusedMoved,
         Shifted,
+        ReversedKeys,
         lambda: Moved([1, 0]),
         lambda: Moved([0, 1, 2, 4, 3]),
     ],

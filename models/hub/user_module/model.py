@@ -32,7 +32,7 @@ from models.hub.user_module.tokenizer import (
 )
 from models.tokenizers.base import Encoding
 from models.trace import Recording, current, record
-from models.trace.edits import Where
+from models.trace.edits import Edit, HeadOff, Where
 from models.trace.edits.active import active, editing
 
 CallModule = Callable[..., Any]
@@ -173,9 +173,10 @@ class UserModel(HubModel):
         """Learn which of these attentions do not weigh the tokens in their order."""
 
         def run(
-            others: Sequence[ModuleInputs], names: Sequence[str]
+            others: Sequence[ModuleInputs], names: Sequence[str], off: Sequence[str]
         ) -> Mapping[str, RecordedAttention]:
-            edits = [OnlyItself(Where(site=name)) for name in names]
+            edits: list[Edit] = [OnlyItself(Where(site=name)) for name in names]
+            edits += [HeadOff(Where(site=name)) for name in off]
             with editing(edits), record():
                 return _recorded_attentions(self._pass(others)[1])
 

@@ -87,8 +87,8 @@ class RecordedAttention:
 
 
 Sites = Mapping[str, RecordedAttention]
-# texts, names of the attentions that mix nothing → those of the pass
-RecordedPass = Callable[[Sequence[ModuleInputs], Sequence[str]], Sites]
+# texts, names of the attentions that mix nothing, and of those that are off → those of the pass
+RecordedPass = Callable[[Sequence[ModuleInputs], Sequence[str], Sequence[str]], Sites]
 
 
 def misfits(run: RecordedPass, texts: Sequence[ModuleInputs], sites: Sites) -> dict[str, str]:
@@ -136,7 +136,7 @@ def _orders(run: RecordedPass, texts: Sequence[ModuleInputs], sites: Sites) -> d
     for names, n_tokens in product((explained, []), dict.fromkeys((short, whole))):
         try:
             pairs = zip(texts, n_tokens, strict=True)
-            orders = _measure_orders(run, [text.resized(n) for text, n in pairs], names)
+            orders = _orders_apart(run, [text.resized(n) for text, n in pairs], names)
         except ValueError:
             continue
         if orders.keys() >= {name for name, attention in sites.items() if attention.rows}:
@@ -144,18 +144,34 @@ def _orders(run: RecordedPass, texts: Sequence[ModuleInputs], sites: Sites) -> d
     return {}
 
 
-def _measure_orders(
+def _orders_apart(
     run: RecordedPass, texts: Sequence[ModuleInputs], names: Sequence[str]
 ) -> dict[str, _Order]:
+    """Measure the orders, those after an attention that moves tokens once more with it off.
+
+    It passes on other tokens than its own even where it mixes nothing.
+    """
+    orders, off = _measure_orders(run, texts, names, ()), []
+    while moved := [n for n in names if n not in off and n in orders and orders[n].is_moved]:
+        off += moved
+        left = [name for name in names if name not in off]
+        again = _measure_orders(run, texts, left, off)
+        orders |= {name: order for name, order in again.items() if name in left}
+    return orders
+
+
+def _measure_orders(
+    run: RecordedPass, texts: Sequence[ModuleInputs], names: Sequence[str], off: Sequence[str]
+) -> dict[str, _Order]:
     """Return the orders that show when tokens change, half of them at a time, by position bits."""
-    before = {name: attention.rows for name, attention in run(texts, names).items()}
+    before = {name: attention.rows for name, attention in run(texts, names, off).items()}
     changed: dict[str, list[Tensor]] = {name: [] for name in before}
     expected: dict[str, list[Tensor]] = {name: [] for name in before}
     for bit in range((max(text.n_tokens for text in texts) - 1).bit_length()):
         for half in (0, 1):
             halves = [(torch.arange(text.n_tokens) >> bit) % 2 == half for text in texts]
             pairs = zip(texts, halves, strict=True)
-            sites = run([text.changed(places) for text, places in pairs], names)
+            sites = run([text.changed(places) for text, places in pairs], names, off)
             for name in before.keys() & sites.keys():
                 both = list(zip(before[name], sites[name].rows, strict=True))
                 if not both:
@@ -193,7 +209,7 @@ def _length_dependent(
             continue
         try:
             pairs = zip(texts, lengths, strict=True)
-            others = run([text.resized(n) for text, n in pairs], [])
+            others = run([text.resized(n) for text, n in pairs], (), ())
         except ValueError:
             continue
         has_run = True
