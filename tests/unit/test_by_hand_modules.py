@@ -157,6 +157,7 @@ def test_float64_is_recorded_and_shown_in_float32() -> None:
     (site,) = scope.run(TEXT).attention.values()
     assert (site.weights() - scope.model.module.part.weights[0]).abs().max() < 1e-7
     assert site.similarity.name == "scaled dot"
+    assert [check for check in check_site(site) if not check.passed] == []
 
 
 @pytest.mark.parametrize(
