@@ -13,6 +13,7 @@ from typing import Any
 import tokenizers
 from tokenizers import decoders
 
+from models.errors import CheckpointError
 from models.hub.token_types import PartTypes, TokenTypes, template_types
 from models.tokenizers import byte_level
 from models.tokenizers.base import Tokenizer, panics_named
@@ -134,10 +135,13 @@ class HubTokenizer(LibraryTokenizer):
         self.backend.encode_special_tokens = True
         self._reading_masks.encode_special_tokens = True
         self._of_bytes = '"ByteLevel"' in json.dumps(described.get("decoder"))
-        self.frames = _frames(self.backend)
+        # added later, as text, even where tokens spell bytes
+        self._added = frozenset(token["id"] for token in described["added_tokens"])
+        self._trial = _trial_text(self.backend)
+        self.frames = _frames(self.backend, self._trial)
 
     def _types_of(self, n_texts: int) -> tuple[PartTypes, ...]:
-        row = self.backend.encode("a", "a" if n_texts > 1 else None)
+        row = self.backend.encode(self._trial, self._trial if n_texts > 1 else None)
         return template_types(row.type_ids, row.sequence_ids, len(self.frames[CLOSING]))
 
     def to_json(self) -> str:
@@ -172,11 +176,11 @@ class HubTokenizer(LibraryTokenizer):
         token = self.backend.id_to_token(int(i))
         if token is None:
             return "[pad]" if i == self.special_ids.get("pad") else f"[{int(i)}]"
-        if not self._of_bytes or i in self._all_special:
+        if not self._of_bytes or i in self._added:
             return token
         try:
             return byte_level.readable_bytes(token)
-        except KeyError:  # added later, as text
+        except KeyError:  # it spells no bytes
             return token
 
 
@@ -187,13 +191,29 @@ def _without_special(described: dict[str, Any], i: int | None) -> dict[str, Any]
     return described | {"added_tokens": changed}
 
 
-def _frames(backend: tokenizers.Tokenizer) -> dict[str, tuple[int, ...]]:
+def _trial_text(backend: tokenizers.Tokenizer) -> str:
+    """Return a text of at least one token: a letter, or a token if the vocabulary has no letters.
+
+    Raises CheckpointError if the tokenizer drops every text.
+    """
+    if backend.encode("a", add_special_tokens=False).ids:
+        return "a"
+    for token in backend.get_vocab():
+        if backend.encode(token, add_special_tokens=False).ids:
+            return token
+    raise CheckpointError("its tokenizer drops every text")
+
+
+def _frames(backend: tokenizers.Tokenizer, text: str) -> dict[str, tuple[int, ...]]:
     """Return the special tokens around one text and, in a pair, around the second.
 
     The second text has no frame if the template of a pair does not begin like that of one text
     alone.
     """
-    (before, after), (first, between, last) = _template(backend, "a"), _template(backend, "a", "a")
+    (before, after), (first, between, last) = (
+        _template(backend, text),
+        _template(backend, text, text),
+    )
     frames = {OPENING: before, CLOSING: after}
     if first == before and between[: len(after)] == after:
         frames |= {SECOND_OPENING: between[len(after) :], SECOND_CLOSING: last}

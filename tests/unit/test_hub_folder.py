@@ -14,9 +14,12 @@ from unittest.mock import Mock
 
 import pytest
 import safetensors.torch
+import tokenizers
 import torch
 import transformers
 from hub_models import BY_NAME, library_tokenizer
+from tokenizers import models as algorithms
+from tokenizers import processors
 
 import models
 from models import CheckpointError, InputError, loading
@@ -30,7 +33,8 @@ from models.hub import load as hub
 from models.hub.describe import layers_and_heads
 from models.hub.recording import watch as watch
 from models.hub.recording.masks import explain_mask
-from models.hub.tokenizer import HubTokenizer
+from models.hub.tokenizer import OPENING, HubTokenizer
+from models.tokenizers.base import Tokenizer
 from models.trace import AttentionSite
 from models.trace.lazy import LazyLinear
 from viz_app.drawing.notes import answer_line, first_output, read_text
@@ -301,6 +305,36 @@ def test_a_special_token_typed_beside_a_mask_is_plain_text(tmp_path: Path) -> No
     assert list(row.ids) == [*parts[0], library.mask_token_id, *parts[1]]
     assert not {library.sep_token_id, library.cls_token_id} & set(row.ids)
     assert [row.text[slice(*o)] for o in row.offsets if o is not None][-2:] == ["S", "]"]
+
+
+def of_library(backend: tokenizers.Tokenizer) -> HubTokenizer:
+    library = transformers.PreTrainedTokenizerFast(tokenizer_object=backend)
+    return HubTokenizer(library, {"pad": len(library)}, len(library))
+
+
+def test_a_token_added_to_a_vocabulary_of_bytes_is_shown_as_its_text() -> None:
+    """Its letters have codes below 256, which could stand for bytes."""
+    backend = Tokenizer.byte_level(["a dog"] * 2, 270).backend
+    backend.add_tokens(["über"])
+    assert of_library(backend).encode("a über Ü").tokens == (
+        "a",
+        "▁",
+        "über",
+        "▁",
+        "<0xC3>",
+        "<0x9C>",
+    )
+
+
+def test_a_tokenizer_without_letters_opens() -> None:
+    """It drops what its vocabulary lacks."""
+    vocabulary = {token: i for i, token in enumerate(["<s>", *"0123456789+="])}
+    backend = tokenizers.Tokenizer(algorithms.BPE(vocabulary, []))
+    backend.post_processor = processors.TemplateProcessing("<s> $A", None, [("<s>", 0)])
+    row = of_library(backend).encode("1+a2", before=OPENING)
+    assert row.tokens == ("<s>", "1", "+", "2")
+    with pytest.raises(CheckpointError, match="drops every text"):
+        of_library(tokenizers.Tokenizer(algorithms.BPE()))
 
 
 def test_half_precision_runs_unchanged_and_is_shown_in_float32(folder: Path) -> None:
