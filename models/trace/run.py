@@ -134,6 +134,10 @@ class _BatchRow:
     def site(self, s: AttentionSite, mask: Mask) -> AttentionSite:
         query, key, per_token = s.query_stream, s.key_stream, self.per_token
         lazy = self.lazy_per_token
+        terms = [
+            term.map_tensors(lambda t, axis: per_token(t, query, axis), self.shared)
+            for term in s.terms
+        ]
         return replace(
             s,
             x=per_token(s.x, query),
@@ -146,10 +150,8 @@ class _BatchRow:
             similarity=s.similarity.map_tensors(self.shared),
             projections=_map_projections(s.projections, self.shared),
             W_O=s.W_O and _map_projection(s.W_O, self.shared),
-            terms=tuple(
-                term.map_tensors(lambda t, axis: per_token(t, query, axis), self.shared)
-                for term in s.terms
-            ),
+            # one of a batch may be zero in this row
+            terms=tuple(term for term in terms if not term.is_zero),
             given_weights=None
             if s.given_weights is None
             else per_token(s.given_weights, query, 2)[..., : len(self.tokens[key])],

@@ -23,6 +23,11 @@ class ScoreTerm:
         """The number that the term is divided by, such as √d_head; None if it is added as it is."""
         return None
 
+    @property
+    def is_zero(self) -> bool:
+        """True if it is known to add nothing."""
+        return False
+
     def scores(
         self, head: int | None, queries: Int[Tensor, " query"], n_key: int, batch: int = 0
     ) -> Float[Tensor, "*head query key"]:

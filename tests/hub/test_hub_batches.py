@@ -9,6 +9,7 @@ from hub_models import _GROUPED, _SEQ, _T5, _WIDE, Case
 
 import models
 from models import Scope
+from models.analysis.checks import check_site
 from models.hub import probe
 
 TEXTS = "5 6 7", "8 9 10 11 12 13"
@@ -53,6 +54,22 @@ def test_each_text_gives_its_own_answer_or_texts_run_one_at_a_time(
                 weights = trace.attention[site_name].weights()
                 torch.testing.assert_close(weights, site.weights(), atol=1e-5, rtol=1e-4)
     assert apart < 1e-4
+
+
+def test_padding_renames_no_mask_layer_and_adds_no_bias(tmp_path: Path) -> None:
+    """A window of 3 holds nothing but padding after the second text; finite numbers block those rows, which read everything."""
+    sizes = {"vocab_size": 53, "hidden_size": 22, "num_heads": 2, "num_layers": 2, "window_size": 3}
+    local = {"attention_types": [[["local"], 2]], "max_position_embeddings": 61}
+    Case("GPTNeoForCausalLM", "GPTNeoConfig", sizes | local).save(tmp_path)
+    scope = models.load(tmp_path, device="cpu")
+    rows = [("8 9 10 11 12 13 14 15",), ("5 6 7",)]
+    padded = scope.run_batch(rows)
+    for trace in (*scope.run_each(rows), *padded):
+        for site in trace.attention.values():
+            layers = [layer.name for layer in site.mask.layers]
+            assert layers == ["padding", "look-ahead", "window of 2"]
+            assert bool(site.terms) == (trace is padded[1])  # of rows that read padding alone
+            assert [check for check in check_site(site) if not check.passed] == []
 
 
 def test_a_model_that_fails_on_a_batch_takes_one_text_at_a_time(tmp_path: Path) -> None:

@@ -30,6 +30,10 @@ class BiasTerm(ScoreTerm):
 
     values: Float[Tensor, "#batch #head #query key"]
 
+    @property
+    def is_zero(self) -> bool:
+        return not bool(self.values.any())
+
     def scores(
         self, head: int | None, queries: Int[Tensor, " query"], n_key: int, batch: int = 0
     ) -> Float[Tensor, "*head query key"]:

@@ -20,7 +20,7 @@ from models.hub.recording.context import AttentionCall, rebuild
 from models.hub.recording.masks import LOWEST, MaskExplanation, layers, sum_of_terms, term_of
 from models.hub.recording.projections import Copy, Linears, Origin
 from models.hub.recording.sites import SitePlace
-from models.layers.masks import Mask
+from models.layers.masks import Mask, MaskLayer
 from models.layers.similarity import AttentionSimilarity, capped_dot, of_scale
 from models.trace import AttentionSite, Recording
 from models.trace.attend import attend
@@ -298,8 +298,15 @@ def _explanation(forward_pass: ForwardPass, place: SitePlace, causes: Causes) ->
     padding = context.padding.get(kind.key_stream)
     between = kind.query_stream != kind.key_stream
     start = context.start if between else max(0, causes.k.shape[2] - n_query)
-    mask = Mask(layers(_narrow(allowed), padding, n_query), start)
-    return MaskExplanation(mask, _terms(added.float(), allowed))
+    opened, queries = allowed & ~measured.open, context.padding.get(kind.query_stream)
+    if queries is None or bool((opened & queries[:, None, -n_query:, None]).any()):
+        named = layers(_narrow(allowed), padding, n_query)
+    else:  # all layers leave open what a query of padding reads
+        named = [
+            MaskLayer(layer.name, layer.allowed | _narrow(opened))
+            for layer in layers(_narrow(measured.open), padding, n_query)
+        ]
+    return MaskExplanation(Mask(named, start), _terms(added.float(), allowed))
 
 
 def _narrow(t: Tensor) -> Tensor:
