@@ -125,11 +125,14 @@ def order_source_of_equal_inputs(
 
 def _source_at(site: AttentionSite, tokens: slice, tolerance: float) -> str:
     """Return how one attention knows the order of equal tokens; empty if it does not."""
-    q, k, v = (part[:, :, tokens] for part in (site.q, site.k, site.v))
-    if not _equal(v, 2, tolerance):
+    parts = site.q, site.k, site.v
+    q_alike, k_alike, v_alike = (_equal(part[:, :, tokens], 2, tolerance) for part in parts)
+    if not v_alike and not _equal(site.memory[:, tokens], 1, tolerance):
         return BY_VECTORS
-    if not _equal(q, 2, tolerance) or not _equal(k, 2, tolerance):
+    if not q_alike or not k_alike:  # values may be rotated, too
         return BY_ROTATION
+    if not v_alike:
+        return UNSEEN
     return BY_SCORES if _varies(site, tokens, tolerance) else ""
 
 

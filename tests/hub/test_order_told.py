@@ -83,6 +83,15 @@ def test_the_page_claims_no_more_than_the_run_shows(
     assert ("has no rotary positions" in rotation) == (by == BY_SCORES)
 
 
+def test_rotated_values_are_not_called_added_vectors(tmp_path: Path) -> None:
+    sizes = {"vocab_size": 53, "hidden_size": 24, "num_attention_heads": 3, "num_hidden_layers": 2}
+    more = {"intermediate_size": 31, "rotary_value": True}
+    Case("RoFormerForMaskedLM", "RoFormerConfig", sizes | more).save(tmp_path)
+    model = models.load(tmp_path, device="cpu").model
+    assert model.order_source == BY_ROTATION
+    assert "a position vector is added" not in page.positions_answer(model)
+
+
 SINUSOIDS = {
     "MarianMTModel": {},
     "DistilBertForMaskedLM": {"sinusoidal_pos_embds": True},
