@@ -187,12 +187,16 @@ def _missing(config: Any) -> str:
 
 def _key_heads(text: Any) -> int:
     """Return the number of key heads, the fewest of any layer; 0 if none is given."""
+    if getattr(text, "multi_query", False) and not getattr(text, "new_decoder_architecture", False):
+        return 1  # in GPTBigCode and Falcon, whatever other number it gives
     name = "num_key_value_heads"
     try:
         numbers = [getattr(text, name, None)]
     except Exception:  # the library has its own error for layers that differ
         numbers = [getattr(layer, name, None) for layer in text.per_layer_config]
-    numbers += [n for key, n in vars(text).items() if key.endswith(f"_{name}")]
+    numbers += [
+        n for key, n in vars(text).items() if key.endswith(f"_{name}") or key == "num_kv_heads"
+    ]
     return min((n for n in numbers if isinstance(n, int) and n), default=0)
 
 

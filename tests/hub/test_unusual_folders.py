@@ -319,6 +319,21 @@ def test_a_decoder_of_another_width_attends_to_the_source(tmp_path: Path) -> Non
             assert (site.weights() - weights[0]).abs().max() < 1e-5
 
 
+@pytest.mark.parametrize(
+    ("more", "n_key_heads"),
+    [({}, 1), ({"new_decoder_architecture": True, "num_kv_heads": 2}, 2), ({"multi_query": False}, 4)],
+)  # fmt: skip
+def test_the_key_heads_of_a_falcon_are_counted_as_it_shares_them(
+    tmp_path: Path, more: dict[str, Any], n_key_heads: int
+) -> None:
+    sizes = {"hidden_size": 24, "num_attention_heads": 4, "num_hidden_layers": 2, "vocab_size": 97}
+    saved(tmp_path, "FalconForCausalLM", "FalconConfig", **sizes, **more)
+    scope = models.load(tmp_path, device="cpu")
+    assert scope.config.n_key_heads == n_key_heads
+    sites = scope.run(TEXT).attention.values()
+    assert {site.lazy_k.shape[1] for site in sites} == {n_key_heads}
+
+
 def with_tensors(folder: Path, names: list[str]) -> None:
     """Add tensors of these names to a folder's weights."""
     path = folder / "model.safetensors"
