@@ -114,6 +114,12 @@ class HeadReader(HubModel):
         return states
 
 
+class BidirectionalLM(HubModel):
+    """A language model whose tokens also read what follows them, so that it continues no text."""
+
+    answer_description = "a logit for each token of the vocabulary, at each position"
+
+
 class MaskedLM(HeadReader):
     """A model that predicts masked tokens from the context on both sides."""
 

@@ -19,6 +19,7 @@ from models.hub.lengths import stream_limits
 from models.hub.model import BIDIRECTIONAL_SELF, CAUSAL_SELF, HubModel
 from models.hub.readers import (
     ORIGINAL_OR_REPLACED,
+    BidirectionalLM,
     Classifier,
     Discriminator,
     MaskedLM,
@@ -103,7 +104,7 @@ def _measured_kind(kind: type[HubModel], module: nn.Module, sizes: HubConfig) ->
         # the table does not say whether the class has an encoder
         kind = EncoderDecoderLM if is_encoder_decoder(module) else CausalLM
     if kind is CausalLM and not probe.looks_back_only(module, sizes):
-        return HubModel
+        return BidirectionalLM
     if kind is MaskedLM:
         return probe.pretrained_kind(module, sizes)
     if not is_encoder_decoder(module) or issubclass(kind, HubEncoderDecoder):

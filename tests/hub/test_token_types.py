@@ -168,6 +168,7 @@ def test_a_language_model_that_reads_both_ways_is_given_types(tmp_path: Path) ->
         ours = next(iter(scope.model(*ids).values()))
         expected = module(**library(TEXT, return_tensors="pt")).logits
     assert torch.allclose(ours, expected, atol=1e-4)
+    assert "a logit for each token" in scope.model.answer_description
 
 
 def test_types_that_a_head_passes_on_are_given(tmp_path: Path) -> None:

@@ -162,6 +162,7 @@ def test_recording_torchs_layers_changes_no_digit_and_a_painted_mask_reaches_the
         plain = scope.model.module(row)
         with models.record():
             assert scope.model(row)["numbers"].equal(plain)
+    assert "unknown" in scope.model.answer_description  # logits, though nothing has declared them
     painted = scope.run_batch([["badge cafe"]], edits=for_kinds(self=MaskChange(block=((7, 2),))))[
         0
     ]

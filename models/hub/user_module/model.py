@@ -46,6 +46,7 @@ class UserModel(HubModel):
     """A module whose attention is shown and whose output has no known meaning."""
 
     pads = False
+    answer_description = "numbers of unknown meaning"
 
     def __init__(self, module: nn.Module, config: HubConfig, name: str, call: CallModule) -> None:
         super().__init__(module, config)
