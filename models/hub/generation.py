@@ -21,6 +21,7 @@ from models.architectures.base import LogitsProcessor
 _NOT_APPLIED: dict[str, tuple[Any, ...]] = {
     "exponential_decay_length_penalty": (None,),
     "guidance_scale": (None, 1),
+    "stop_strings": (None, []),
     "watermarking_config": (None,),
 }
 

@@ -383,6 +383,8 @@ def test_settings_that_are_not_applied_are_named(tmp_path: Path) -> None:
     sentence = not_applied(named)
     assert all(name in sentence for name in named)
     assert not_applied(()) == ""
+    stopping = open_scope(tmp_path / "stopping", "GPT2LMHeadModel", {"stop_strings": ["."]})
+    assert stopping.model.not_applied == ("stop_strings",)
 
 
 def test_the_positions_passed_over_are_counted_from_one_and_at_most_four() -> None:
