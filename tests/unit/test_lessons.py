@@ -501,6 +501,17 @@ def test_the_forced_word_is_the_one_in_the_question(number: int, word: str) -> N
     assert models.load("eng-fra").tokenizer.tokens([token]) == (f"▁{word}",)
 
 
+def test_where_a_forced_word_is_counted_the_question_does_not_ask_for_the_others() -> None:
+    """A continuation that changes nothing else counts one word, the forced one."""
+    step = offered_lessons().named("5-one-wrong-word").steps[0]
+    assert step.happened.readings == (Reading("run", "changed_words"),)
+    original = run_of("eng-fra", step.query["source"][0])
+    forced = replace(original.spec, forced=((0, int(step.then["force"][0].partition(":")[2])),))
+    run = CurrentRun(original.scope, original.trace, spec=forced, original=original)
+    assert reading_words("run.changed_words", run) == "1"
+    assert "other" not in step.question
+
+
 @pytest.mark.parametrize(
     ("source", "option"),
     [("The black cat is here.", "Three words or more"), ("We are here.", "Fewer than three words")],
