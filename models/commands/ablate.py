@@ -5,6 +5,7 @@ from pathlib import Path
 
 from tqdm import tqdm
 
+from models.analysis.paired import LEVEL
 from models.checkpoint import add_to_record
 from models.commands.arguments import (
     PAIR_FILES,
@@ -78,15 +79,16 @@ def _ablate(options: argparse.Namespace) -> int:
 
 
 def _report(sweep: Sweep) -> None:
-    results, n = sweep.results(), len(sweep.texts)
+    swept, n = sweep.swept(), len(sweep.texts)
+    results = swept.heads
     marked = sum(one.is_marked for one in results)
     print(
         f"{sweep.scope.name}: each of {len(results)} heads off ({sweep.baseline}), change of the loss in "
         f"{sweep.unit} on {n // 2} texts, 95 % paired-bootstrap interval; * significant on the other "
         f"{n - n // 2} texts, with the same sign, by sign flips after Holm's correction ({marked}; without it "
-        f"{0.05 * len(results):.1f} would be marked by chance)"
+        f"{LEVEL / 2 * len(results):.1f} would be marked by chance)"  # half of them have the same sign
     )
-    if not sweep.swept().can_mark:
+    if not swept.can_mark:
         print(f"{n} texts are too few for an effect to be significant among {len(results)} heads")
     for one in results:
         name = f"{one.kind} layer {one.layer + 1} head {one.head + 1}"
@@ -94,9 +96,9 @@ def _report(sweep: Sweep) -> None:
         mark = "*" if one.is_marked else " "
         print(f"{name:<34} {effect.mean:+.4f} ({effect.low:+.4f} to {effect.high:+.4f}) {mark}")
     print(
-        "heads off in order of importance, the least important first (random orders: upper median, range)"
+        f"heads off in order of importance, the least important first, on {swept.n_curve_texts} texts "
+        "(random orders: upper median, range)"
     )
-    swept = sweep.swept()
     for kind, curve in swept.curves.items():
         for share, (ordered, low, median, high) in curve.items():
             off, n_heads = swept.n_off(kind, share)

@@ -82,6 +82,11 @@ class SweepResult:
         return n_off(float(share), n_heads), n_heads
 
     @property
+    def n_curve_texts(self) -> int:
+        """The number of texts that the curves are over, of those that effects are reported on."""
+        return min(CURVE_TEXTS, self.n_texts // 2)
+
+    @property
     def can_mark(self) -> bool:
         """True if there are enough texts for a head to be significant among all the others."""
         n_selecting = (self.n_texts + 1) // 2

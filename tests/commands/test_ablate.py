@@ -3,6 +3,7 @@
 import json
 import os
 from pathlib import Path
+from random import Random
 
 import pytest
 import torch
@@ -13,6 +14,7 @@ from small_scopes import LETTERS, as_scope, scope_of
 import models
 from models import cli
 from models.checkpoint import Checkpoint, add_to_record
+from models.commands import ablate as ablate_command
 from models.errors import InputError
 from models.held_out_texts import MIN_HELD_OUT_TEXTS, common_texts, held_out, runs
 from models.runs.scope import Scope
@@ -210,6 +212,30 @@ def test_recorded_results_are_those_printed_and_belong_to_these_weights(
     save_file({name: w * 1.01 for name, w in weights.items()}, checkpoint / "model.safetensors")
     add_to_record(checkpoint, checksums={})
     assert "ablation" not in models.load(checkpoint).training
+
+
+def test_the_report_has_the_numbers_of_each_half_and_of_each_curve(capsys):
+    """11 texts: 6 select, 5 are reported. A head without effect is marked by chance, with the same sign, in 1 of 40 sweeps."""
+    scope, rng = scope_of("transformer"), Random(1)
+    texts = [scope.encode(*text, "ab") for text in scope.held_out]
+    sweep = Sweep(scope, texts, n_orders=3)
+    sweep.losses = {name: [rng.random() for _ in some] for name, _, some in sweep.passes()}
+    ablate_command._report(sweep)
+    printed = capsys.readouterr().out
+    swept = sweep.swept()
+    assert len(texts) == 11
+    assert "on 5 texts, 95 %" in printed
+    assert "on the other 6 texts, with the same sign" in printed
+    assert f"without it {len(swept.heads) / 40:.1f} would be marked by chance" in printed
+    assert "the least important first, on 5 texts" in printed
+    *_, lines = printed.partition("range)\n")
+    curves = [(kind, curve) for kind, each in swept.curves.items() for curve in each.items()]
+    for line, (kind, (share, (order, low, median, high))) in zip(
+        lines.splitlines(), curves, strict=True
+    ):
+        off, n_heads = swept.n_off(kind, share)
+        numbers = f"{order:+.3f} ({median:+.3f}, {low:+.3f} to {high:+.3f})"
+        assert line.split(maxsplit=4) == [kind, str(off), "of", str(n_heads), numbers]
 
 
 def test_single_heads_of_layers_are_sorted_by_their_slope():

@@ -123,7 +123,10 @@ def test_the_table_and_the_curves_hold_every_number(run, swept):
     assert [row[3] for row in many_texts.sweep_table(swept)] == [
         one.effect.mean for one in swept.heads
     ]
-    values = many_texts.loss_curves(run, swept).to_dict()["data"]["values"]
+    chart = many_texts.loss_curves(run, swept).to_dict()
+    title = "".join(chart["title"]["text"])
+    assert f" over {swept.n_texts // 2} texts" in title
+    values = chart["data"]["values"]
     for kind, curve in swept.curves.items():
         title = words.kind_title(dict(by_kind(run.trace))[kind][0])
         n_heads = sum(site.n_heads for site in dict(by_kind(run.trace))[kind])

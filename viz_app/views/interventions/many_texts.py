@@ -227,7 +227,7 @@ def loss_curves(run: CurrentRun, swept: SweepResult) -> alt.LayerChart | alt.Fac
     chart = alt.layer(band, median, order).properties(width=300, height=62)
     faceted = chart.facet(alt.Facet("kind:N", title=None, sort=list(titles.values())), columns=1)
     title = (
-        f"Loss ({text_loss.LOSS_UNITS[_kind(run)]}) as heads are switched off: least important first (line), "
+        f"Loss ({text_loss.LOSS_UNITS[_kind(run)]}) over {swept.n_curve_texts} texts: least important heads off first (line), "
         f"{swept.n_orders} random orders (band, upper median dashed)"
     )
     return with_title(faceted, title)
@@ -276,7 +276,9 @@ def _facts(run: CurrentRun, swept: SweepResult) -> Facts:
     return {**of_model(run.trace), **baseline, "held-out texts": f"{_reported(swept)}"}
 
 
-SWEEP_COLUMNS = ["kind", "layer", "head", "mean effect in nats", "low", "high", "p", "significant"]
+SWEEP_COLUMNS = [
+    "kind", "layer", "head", "mean effect in nats", "low", "high", "p", "significant on the other half",
+]  # fmt: skip
 
 
 def sweep_table(swept: SweepResult) -> list[list[object]]:
