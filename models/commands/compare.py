@@ -79,6 +79,7 @@ def _compare(options: argparse.Namespace) -> int:
     if path.is_dir():
         raise ValueError(f"--out must be a file, but {path} is a folder")
     others = [load(name, device=device) for name in options.null]
+    _check_null([first, second], others)
     texts = common_texts([first, second, *others], options.data, options.limit)
     pairs = [(first, second), *combinations(others, 2)]
     with tqdm(total=len(texts) * (len(pairs) + 1), unit="text", leave=False) as bar:
@@ -98,6 +99,22 @@ def _compare(options: argparse.Namespace) -> int:
     write_bytes(path, json.dumps(saved, indent=1, ensure_ascii=False).encode())
     print(f"saved to {path}")
     return 0
+
+
+def _check_null(compared: Sequence[Scope], others: Sequence[Scope]) -> None:
+    """Check that the checkpoints of --null are others than those compared, and differ.
+
+    Raises:
+        ValueError: one has the weights of another, so that its heads match by themselves.
+    """
+    known = {scope.fingerprint: scope.name for scope in compared}
+    for scope in others:
+        if scope.fingerprint in known:
+            raise ValueError(
+                f"--null needs other checkpoints: {scope.name} has the weights of "
+                f"{known[scope.fingerprint]}"
+            )
+        known[scope.fingerprint] = scope.name
 
 
 def _with_progress(traces: Iterator[Trace], bar: tqdm) -> Iterator[Trace]:

@@ -11,6 +11,7 @@ from small import Reversal
 import models
 from models import cli
 from models.analysis.comparison import compare
+from models.checkpoint import save_checkpoint
 from models.commands import compare as compare_command
 
 NUMBER = r"([+-]?\d\.\d{3})"
@@ -75,13 +76,24 @@ def test_the_numbers_are_means_over_single_runs(tmp_path):
 def test_other_checkpoints_of_the_recipe_give_the_null_distribution(
     trained_folder, pairs, tmp_path, capsys
 ):
-    out = tmp_path / "found.json"
-    null = ["--null", trained_folder, trained_folder, trained_folder]
-    assert command(trained_folder, trained_folder, out, "--data", pairs, "--limit", 8, *null) == 0
+    out, scope = tmp_path / "found.json", models.load(trained_folder)
+    others = []
+    for i in range(3):
+        for name, weights in scope.model.named_parameters():
+            if "self_attn" in name:
+                weights.data *= 1.1
+        save_checkpoint(tmp_path / f"other-{i}", scope.model, scope.tokenizer, {"step": 1})
+        others.append(tmp_path / f"other-{i}")
+    given = ["--data", pairs, "--limit", 8, "--null", *others]
+    assert command(trained_folder, trained_folder, out, *given) == 0
     saved, printed = json.loads(out.read_text()), capsys.readouterr().out
+    assert saved["null"] == ["other-0", "other-1", "other-2"]
     for kind in saved["kinds"]:
-        assert kind["matches of other checkpoints"] == [0.0] * (3 * len(kind["heads of A"]))
-        assert {match["p"] for match in kind["matches"]} == {1.0}
+        matched = kind["matches of other checkpoints"]
+        assert len(matched) == 3 * len(kind["heads of A"])
+        assert {match["distance"] for match in kind["matches"]} == {0}
+        as_close = sum(one <= 0 for one in matched)
+        assert {match["p"] for match in kind["matches"]} == {(1 + as_close) / (1 + len(matched))}
     assert "p: (1 + matches" in printed
 
 
@@ -98,6 +110,11 @@ def test_another_tokenizer_is_compared_by_words(tmp_path, capsys):
         (["dates", "dates-rnn", "--limit", "8"], "dates-rnn has no attention"),
         (["dates", "nosuch"], "neither a folder nor a shipped checkpoint"),
         (["dates", "dates", "--null", "dates"], "at least two checkpoints"),
+        (
+            ["dates", "dates-dot", "--null", "dates-cosine", "dates-dot"],
+            "dates-dot has the weights of dates-dot",
+        ),
+        (["dates", "dates-dot", "--null", "gpt", "gpt"], "gpt has the weights of gpt"),
         (["dates", "dates", "--limit", "3"], "holds 3 texts"),
     ],
 )
