@@ -105,6 +105,14 @@ def test_an_edit_that_a_text_cannot_take_names_the_text(scopes) -> None:
         edited_score(models.load("gpt", device="cpu"), [PATCH])
 
 
+def test_a_few_texts_are_no_evidence() -> None:
+    """The interval of one text is a point, which never contains 0."""
+    one = EditedScore("exact match", 100.0, 0.0, Interval(-100.0, -100.0, -100.0), (), 1)
+    assert "too few texts to tell" in score_sentence(one)
+    assert "1 held-out text)" in score_sentence(one)
+    assert "worse" not in score_sentence(one)
+
+
 @pytest.mark.parametrize(
     ("metric", "interval", "wanted"),
     [

@@ -4,6 +4,7 @@ from collections.abc import Generator
 
 import streamlit as st
 
+from models.held_out_texts import MIN_HELD_OUT_TEXTS
 from models.trace.edits import Edits
 from models.training.edited_score import EditedScore, EditedScoring
 from viz_app.controls import pick
@@ -67,12 +68,15 @@ def score_sentence(score: EditedScore) -> str:
         f"{value:+.{digits}f}".replace("-", "−") for value in (change.low, change.high, change.mean)
     )
     metric = score.metric if score.is_loss else f"{score.metric} in %"
-    if change.low <= 0 <= change.high:
+    if score.n < MIN_HELD_OUT_TEXTS:
+        verdict = "too few texts to tell whether it changes"
+    elif change.low <= 0 <= change.high:
         verdict = "no clear change, since the interval contains 0"
     else:
         is_better = (change.mean < 0) == score.is_loss
         verdict = "**better** with your edits" if is_better else "**worse** with your edits"
+    texts = f"{score.n} held-out text{'s' * (score.n != 1)}"
     return (
-        f"{metric[:1].upper()}{metric[1:]}: {was} → {now}, {mean} (95 % interval {low} to {high}, {score.n} held-out texts): "
+        f"{metric[:1].upper()}{metric[1:]}: {was} → {now}, {mean} (95 % interval {low} to {high}, {texts}): "
         f"{verdict}."
     )
