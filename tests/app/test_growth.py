@@ -94,6 +94,7 @@ def test_the_curve_holds_the_recorded_losses_and_says_how_it_is_spaced() -> None
         assert (x["scale"]["type"], x["scale"]["constant"]) == ("symlog", 10)
         assert x["title"] == "training step"
     assert "logarithmic scale, the steps spaced as log(1 + step/10)" in loss_curve.LOSSES_CAPTION
+    assert "per token" not in loss_curve.LOSSES_CAPTION  # bert-where's is that of an answer's ends
 
 
 def record(smoothing: float | None, averaged: int = 0) -> dict:

@@ -7,7 +7,7 @@ import altair as alt
 
 STEP_UNIT = 10  # steps; below that, the symlog axis is nearly linear
 LOSSES_CAPTION = (
-    "Loss per token: training (line), held-out (dots); bar = current step. The losses are on a"
+    "Loss per prediction, such as a token: training (line), held-out (dots); bar = current step. The losses are on a"
     f" logarithmic scale, the steps spaced as log(1 + step/{STEP_UNIT})."
 )
 CURVE_HEIGHT = 150  # px with axes; the pictures below the chart stay visible
@@ -17,7 +17,7 @@ MIN_LOSS = 5e-5  # half the last of a record's four decimals; a log axis cannot 
 def loss_curve(
     curve: Sequence[dict[str, float]], step: int, accent: str, quiet: str
 ) -> alt.LayerChart:
-    """Draw the training loss (nats per token) by step, the validation loss as points.
+    """Draw the training loss (nats per prediction) by step, the validation loss as points.
 
     A rule marks the shown step. The loss axis is logarithmic down to MIN_LOSS; steps are spaced
     as log(1 + step/10), so that step 0 can be shown.
