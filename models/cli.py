@@ -14,7 +14,7 @@ from models.commands.decode import add_decode
 from models.commands.evaluate import add_evaluate
 from models.commands.survey import add_survey
 from models.commands.train import add_train
-from models.commands.train_flags import CONTROLLED
+from models.commands.train_flags import ATTEMPT_FLAGS, CONTROLLED
 from models.errors import CheckpointError, InputError
 from models.tasks import DataError
 
@@ -56,9 +56,9 @@ def main(
         watch=None,
     )
     options = parser.parse_args(arguments)
-    words = (
-        [word for word in sys.argv[1:] if word != CONTROLLED] if arguments is None else arguments
-    )
+    words = sys.argv[1:] if arguments is None else arguments
+    # a run's record holds the command that trains it, whatever an earlier attempt left
+    words = [word for word in words if word not in (CONTROLLED, *ATTEMPT_FLAGS)]
     options.command = shlex.join(["attnscope", *words])
     try:
         return options.run(options) or 0

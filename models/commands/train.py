@@ -19,6 +19,7 @@ from models.opening import load
 from models.tasks import open_task
 from models.tasks.classify import ClassifyTask
 from models.tasks.pair_files import read_pairs
+from models.tasks.translation import TranslationTask
 from models.training.controlled import follow_controlled
 from models.training.live_report import reporting
 from models.training.processes import joined_processes
@@ -83,8 +84,8 @@ def _train(options: argparse.Namespace) -> int:
                 print(f"resumed at step {trainer.resume()}")
             elif rank == 0:
                 _begin(out, options.overwrite)
-            if rank == 0 and n_pairs:
-                _print_pairs(n_pairs, plan, task.data())
+            if rank == 0 and n_pairs and isinstance(task, TranslationTask):
+                _print_pairs(n_pairs, plan, task)
             elif rank == 0 and "documents" in (data := task.data()):
                 _print_texts(plan, data)
             elif rank == 0:
@@ -124,17 +125,22 @@ def _begin(out: Path, overwrite: bool) -> None:
         )
 
 
-def _print_pairs(n_pairs: int, plan: Plan, data: dict[str, Any]) -> None:
+def _print_pairs(n_pairs: int, plan: Plan, task: TranslationTask) -> None:
     """Print the sizes of the splits, and the sizes and settings of the run."""
+    data, n_too_long = task.data(), task.n_too_long
     sets, n_left_out, n_removed = data["pairs"], data["left out"], data.get("taken out", 0)
     print(f"{n_pairs:,} pairs: {settings_line(plan)}")
     print(
-        f"{sets['train']:,} pairs to train on, {sets['validation']:,} to validate on, {sets['test']:,} to test on"
+        f"{sets['train'] - n_too_long:,} pairs to train on, {sets['validation']:,} to validate on, {sets['test']:,} to test on"
     )
     if n_left_out:
         print(
             f"{n_left_out:,} were left out of validation and test: "
             "they repeat a training pair up to punctuation or contractions"
+        )
+    if n_too_long:
+        print(
+            f"{n_too_long:,} more are not trained on: a side has {task.max_length} tokens or more"
         )
     if n_removed:
         print(f"{n_removed:,} were removed from training: they repeat a pair of --valid or --test")

@@ -21,6 +21,7 @@ from models.training.recipes import PLANS, Plan, plan_for
 from models.training.start import shared_sizes
 
 CONTROLLED = "--controlled"  # commands on stdin, reports on stdout (models/training/controlled.py)
+ATTEMPT_FLAGS = RESUME, OVERWRITE = "--resume", "--overwrite"  # what to do with an earlier attempt
 
 
 def add_train_flags(command: argparse.ArgumentParser) -> None:
@@ -69,10 +70,10 @@ def add_train_flags(command: argparse.ArgumentParser) -> None:
     command.add_argument(CONTROLLED, action="store_true", help=argparse.SUPPRESS)
     over = command.add_mutually_exclusive_group()
     over.add_argument(
-        "--resume", action="store_true", help="continue from the last saved state in --out"
+        RESUME, action="store_true", help="continue from the last saved state in --out"
     )
     over.add_argument(
-        "--overwrite", action="store_true", help="remove the files of an earlier run in --out"
+        OVERWRITE, action="store_true", help="remove the files of an earlier run in --out"
     )
     add_device(command)
     _add_settings(command)

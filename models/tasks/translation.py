@@ -97,6 +97,11 @@ class TranslationTask(TextTask):
     def _train(self) -> list[Pair]:
         return self._encode_pairs("train")
 
+    @property
+    def n_too_long(self) -> int:
+        """The number of training pairs left out because a side has `max_length` or more tokens."""
+        return len(self._pairs("train")) - len(self._train)
+
     def _pairs(self, split: str) -> list[TextPair]:
         if not self._split[split]:
             n = sum(map(len, self._split.values()))

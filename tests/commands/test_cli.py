@@ -10,8 +10,11 @@ import torch
 
 from models.cli import main
 from models.commands import arguments
+from models.commands import train as train_command
 from models.tasks.date_formats import training_examples
 from models.tasks.dates import DatesTask
+from models.tasks.translation import TranslationTask
+from models.training.recipes import plan_for
 from models.training.trainer import Trainer
 
 TINY = "--d-model 21 --n-heads 3 --d-ff 23 --n-encoder-layers 1 --n-decoder-layers 1 --batch-size 5 --device cpu".split()
@@ -237,6 +240,22 @@ def test_validation_and_test_files_of_the_user(tmp_path, capsys):
     assert "--record needs the test pairs" in capsys.readouterr().err
 
 
+def test_pairs_that_are_too_long_are_not_counted_among_those_to_train_on(tmp_path, capsys):
+    data = tmp_path / "pairs.tsv"
+    rows = [(e.source, e.target) for e in training_examples(1, 1, 211)]
+    data.write_text("".join(f"{s}\t{t}\n" for s, t in rows))
+    task = TranslationTask(data, vocab_size=150, max_length=14)
+    ids = [task.tokenizer.encode_many(pair) for pair in task._split["train"]]
+    n_short = sum(max(map(len, pair)) < 14 for pair in ids)
+    assert 0 < n_short < len(ids)
+    train_command._print_pairs(len(rows), plan_for("translation", "transformer"), task)
+    printed = capsys.readouterr().out
+    assert f"\n{n_short} pairs to train on, " in printed
+    assert (
+        f"\n{len(ids) - n_short} more are not trained on: a side has 14 tokens or more" in printed
+    )
+
+
 @pytest.mark.parametrize(("few", "wanted"), [
     (212, {"n_encoder_layers": 4, "dropout": 0.3, "init": "normal", "warmup": 2000, "learning_rate": 1.5, "max_tokens": 97}),
     (211, {"n_encoder_layers": 3, "warmup": 1500, "learning_rate": 1.0, "max_tokens": 97}),
@@ -408,6 +427,9 @@ def test_ctrl_c_ends_the_step_saves_and_the_run_resumes_unchanged(tmp_path, monk
     assert signal.getsignal(signal.SIGINT) is handler
     assert main([*cut, "--resume"]) == 0
     assert "resumed at step 5" in capsys.readouterr().out
+    for folder, command in ((tmp_path / "whole", whole), (tmp_path / "cut", cut)):
+        record = json.loads((folder / "training.json").read_text())
+        assert record["command"] == f"attnscope {' '.join(command)}"
     for name in ("model.safetensors", "snapshots/000007.safetensors"):
         assert (tmp_path / "whole" / name).read_bytes() == (tmp_path / "cut" / name).read_bytes()
 
