@@ -35,7 +35,8 @@ from typing import Any
 
 _MAX_DEPTH = 8
 NOT_PERCENT = (
-    "perplexity", "bits per byte", "nats per character", "nats per letter", "induction score",
+    "perplexity", "bits per byte", "bits per token", "nats per character", "nats per letter", "nats per token",
+    "induction score",
 )  # ≥ 0  # fmt: skip
 
 

@@ -11,7 +11,6 @@ from viz_app.drawing.learning_chart import (
     TRAINING_LINE,
     Curve,
     learning_chart,
-    unit,
 )
 from viz_app.drawing.look import LIGHT
 from viz_app.drawing.loss_curve import MIN_LOSS
@@ -36,6 +35,9 @@ def test_every_number_of_the_record_is_drawn():
     assert values(chart, TRAINING_LINE) == [(7, 3.5), (20, MIN_LOSS)]
     assert values(chart, HELD_OUT_LINE) == [(20, 0.25)]
     assert values(chart, "exact match") == [(20, 62.5)]
+    *_, measured = chart["layer"]
+    assert measured["encoding"]["y"]["title"] == "held-out exact match %"
+    assert measured["layer"][0]["data"]["values"][0]["value"] == "62.5 %"
     rule, *_ = chart["layer"]
     assert rule["data"]["values"] == [{"step": 20, "of": SHOWN_STEP}]
     colours = rule["encoding"]["color"]["scale"]
@@ -133,8 +135,6 @@ def test_a_long_line_is_thinned_and_keeps_its_end(n):
 
 
 def test_a_likelihood_is_not_shown_as_a_percentage():
-    assert unit("exact match") == " %"
-    assert unit("nats per token") == unit("bits per byte") == ""
     rows = [{"step": 1, "loss": 2.0, "nats per token": 2.5}]
     measure = learning_chart([Curve("this run", rows)], "nats per token", 1, 9, LIGHT)["layer"][2]
     assert "domain" not in measure["encoding"]["y"]["scale"]

@@ -24,6 +24,7 @@ from models.training.recipe import snapshot_steps
 from models.training.recipes import PLANS
 from viz_app import checkpoints
 from viz_app.controls.train import text
+from viz_app.controls.train.form import SETTING_HELP
 from viz_app.session import run_owners, training
 from viz_app.trainers import folders, pool, tickets
 from viz_app.trainers import run as run_module
@@ -51,6 +52,11 @@ def until(holds: Callable[[], bool], seconds: float = 120) -> None:
 
 
 # settings
+
+
+def test_the_help_on_d_model_is_true_of_models_without_a_residual_stream():
+    assert "d_model" in RunSettings("copy", "rnn").names
+    assert "residual" not in SETTING_HELP["d_model"]
 
 
 def test_every_plan_without_a_data_file_is_offered():
@@ -406,10 +412,22 @@ def test_killed_and_gone_on_with_it_is_the_run_of_the_command_line(tmp_path, mon
     assert cli.main([*settings.arguments(alone)]) == 0
     torch.set_num_threads(1)
     records = [run.folder / "training.json", alone / "training.json"]
-    for path in records:  # the command and its folder are in the record
-        path.write_text(path.read_text().replace(" --resume", "").replace(str(path.parent), "X"))
-        path.write_text(path.read_text().replace(" --overwrite", ""))
+    for path in records:  # the command names the folder
+        path.write_text(path.read_text().replace(str(path.parent), "X"))
     assert_same_run(run.folder, alone)
+
+
+def test_a_loss_of_an_earlier_step_is_not_shown_as_that_of_the_step_of_the_run():
+    """A pause reports its step; the loss beside it may have been reported before."""
+    run = TrainingRun(SMALL, "a")
+    run._take({"state": RUNNING, "step": 3, "loss": 2.5})
+    assert text.status(run, 0).endswith(f"step 3 of {run.steps} · loss 2.5")
+    run._take({"state": PAUSED, "step": 5, "rows": []})
+    assert text.status(run, 0).endswith(f"step 5 of {run.steps} · loss 2.5 at step 3")
+    run._take(
+        {"state": RUNNING, "step": 20, "rows": [{"step": 20, "loss": 0.5, "exact match": 99.998}]}
+    )
+    assert text.last_scores(run) == " · loss 0.5 · held-out exact match >99.99 % at step 20"
 
 
 def test_a_run_that_fails_says_why(monkeypatch):

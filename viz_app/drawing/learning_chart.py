@@ -6,7 +6,7 @@ from typing import Any
 
 from models.analysis.induction import Jump, find_jump
 from models.tasks.repeat import INDUCTION
-from models.training_record import NOT_PERCENT
+from viz_app import words
 from viz_app.drawing.look import Look
 from viz_app.drawing.loss_curve import MIN_LOSS, STEP_UNIT
 from viz_app.drawing.screen import USUAL_SCREEN, Screen
@@ -83,9 +83,9 @@ _LOSS_AXIS = {
 
 def _measure_axis(metric: str) -> dict[str, Any]:
     return {
-        "title": f"held-out {metric}{unit(metric)}",
+        "title": f"held-out {metric}{words.score_unit(metric)}",
         "axis": {"orient": "right", "grid": False, "tickCount": 5, "format": ".3~g"},
-        "scale": {"domain": [0, 100]} if unit(metric) else {"zero": True},
+        "scale": {"domain": [0, 100]} if words.score_unit(metric) else {"zero": True},
     }
 
 
@@ -133,11 +133,6 @@ def _rule(step: int, colour: dict[str, Any]) -> dict[str, Any]:
             "color": colour,
         },
     }
-
-
-def unit(metric: str) -> str:
-    """Return the unit of a measure, with a space before it."""
-    return "" if metric.endswith((*NOT_PERCENT, "BLEU")) or "nats" in metric else " %"
 
 
 def jump_of(rows: Sequence[dict[str, float]]) -> Jump | None:
@@ -196,5 +191,8 @@ def _points(curve: Curve, metric: str) -> list[dict[str, Any]]:
 
 def _point(row: dict[str, float], key: str, of: str, run: str) -> dict[str, Any]:
     value = row[key]
-    at = max(value, MIN_LOSS) if key in _LOSSES else value
-    return {"step": row["step"], "value": f"{value:.4g}", "at": at, "of": of, "run": run}
+    if key in _LOSSES:
+        at, written = max(value, MIN_LOSS), f"{value:.4g}"
+    else:
+        at, written = value, words.format_score(key, value)
+    return {"step": row["step"], "value": written, "at": at, "of": of, "run": run}

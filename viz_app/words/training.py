@@ -3,7 +3,9 @@
 from collections.abc import Mapping, Sequence
 
 from models.layers.similarity import SIMILARITIES
+from models.percent import percent
 from models.sounds import PatchedSound
+from models.training_record import NOT_PERCENT
 
 
 def length_note(tokens: Sequence[str], n_ctx: int, unknown: Sequence[str]) -> str:
@@ -66,9 +68,17 @@ def at_step(step: int, scores: dict) -> str:
     )
 
 
+def score_unit(metric: str) -> str:
+    """Return the unit of a measure, with a space before it; "" for BLEU and for likelihoods."""
+    return "" if metric.endswith((*NOT_PERCENT, "BLEU")) else " %"
+
+
 def format_score(metric: str, value: float) -> str:
-    """Format a score to at most two decimals, with "%" for metrics that are percentages."""
-    return f"{round(value, 2):g}{' %' if metric.endswith(('exact match', 'accuracy')) else ''}"
+    """Format a score to at most two decimals, with its unit; "100 %" is exactly 100 only."""
+    rounded, unit = round(value, 2), score_unit(metric)
+    if unit and rounded != value and rounded in (0, 100):
+        return percent(value / 100)
+    return f"{rounded:g}{unit}"
 
 
 def unequal_training(steps: Mapping[str, int]) -> str:

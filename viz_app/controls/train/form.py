@@ -28,7 +28,7 @@ SETTING_LABELS = {
     "similarity": "Similarity", "learning_rate": "Learning rate", "seed": "Seed",
 }  # fmt: skip
 SETTING_HELP = {
-    "d_model": "Width of the residual stream; a multiple of the number of heads.",
+    "d_model": "Size of a token's vector; in a model with heads, a multiple of their number.",
     "window": "How many earlier tokens a position may attend to; 0: all of them.",
     "decoder_mask": "With none, each position also reads the tokens after it, the answer among them.",
     "norm": "After each sublayer (post, as in the paper) or before it (pre).",
@@ -135,7 +135,7 @@ def _control(settings: RunSettings, name: str) -> None:
 
 
 def settings_difference(settings: RunSettings, other: RunSettings) -> str:
-    """Return what differs from another run: "d_model 32 (64 before)"."""
+    """Return what differs from another run, whose values are in brackets: "d_model 32 (64)"."""
     return ", ".join(
         f"{name.replace('_', ' ') if name in ('task', 'model') else name} {ours} ({theirs})"
         for name, ours, theirs in settings.differences(other)

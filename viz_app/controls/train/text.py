@@ -3,7 +3,8 @@
 from models.printable import printable
 from models.tasks.generated import GeneratedTask
 from models.training.task import Task
-from viz_app.drawing.learning_chart import jump_of, unit
+from viz_app import words
+from viz_app.drawing.learning_chart import jump_of
 from viz_app.trainers import run as states
 from viz_app.trainers.run import TrainingRun
 from viz_app.trainers.watched import WatchedRun
@@ -18,6 +19,8 @@ TRAIN_HELP = (
     "**The example** is the first case held out for validation, with its correct answer. During training, the current weights "
     "draw the picture. Once the run rests, the slider goes back over the steps whose weights were kept.\n\n"
     "**The chart** has the training loss of each batch, and the held-out loss and score at each validation. "
+    "In the last fifth of the steps, both are measured on the weights averaged over these steps. The last weights are such an "
+    "average, too. "
     "The vertical line is the step of the picture.\n\n"
     "On **repeat**, each kept step except step 0 has an induction score (Olsson et al. 2022). When a letter repeats, an induction head "
     "attends to the letter that followed it before. The score is the best head's weight there, at the distance where it is smallest. "
@@ -107,13 +110,24 @@ def _resumed(run: WatchedRun) -> str:
     return f"Continue it with: {command if is_short else 'attnscope train … --resume'}"
 
 
+def _at_step(row: dict[str, float]) -> str:
+    return f" at step {row['step']:,}"
+
+
 def last_scores(run: TrainingRun | WatchedRun) -> str:
-    """Return the last loss and the last held-out score of a run."""
+    """Return the last loss and the last held-out score of a run.
+
+    The loss is reported now and then, so it may be that of a step before the run's.
+    """
     points, metric = run.points(), run.metric
-    parts = [f" · loss {row['loss']:.3g}" for row in points[-1:] if "loss" in row]
+    parts = [
+        f" · loss {row['loss']:.3g}{'' if row['step'] == run.step else _at_step(row)}"
+        for row in points[-1:]
+        if "loss" in row
+    ]
     scored = [row for row in points if metric in row]
     parts += [
-        f" · held-out {metric} {row[metric]:.4g}{unit(metric)} at step {row['step']:,}"
+        f" · held-out {metric} {words.format_score(metric, row[metric])}{_at_step(row)}"
         for row in scored[-1:]
     ]
     if jump := jump_of(points):
