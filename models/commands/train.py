@@ -136,7 +136,7 @@ def _print_pairs(n_pairs: int, plan: Plan, task: TranslationTask) -> None:
     if n_left_out:
         print(
             f"{n_left_out:,} were left out of validation and test: "
-            "they repeat a training pair up to punctuation or contractions"
+            "they repeat a training or test pair up to punctuation or contractions"
         )
     if n_too_long:
         print(
@@ -160,7 +160,7 @@ def _print_texts(plan: Plan, data: dict[str, Any]) -> None:
     print(", ".join(parts))
     if n_left_out := data["left out"]:
         print(
-            f"{n_left_out:,} were left out of validation and test: they repeat an earlier document"
+            f"{n_left_out:,} were left out of validation and test: they repeat a training or test document"
         )
 
 

@@ -240,6 +240,25 @@ def test_validation_and_test_files_of_the_user(tmp_path, capsys):
     assert "--record needs the test pairs" in capsys.readouterr().err
 
 
+def test_the_parts_of_a_running_text_are_printed_by_their_use(capsys):
+    sizes = {"train": 1009, "validation": 11, "test": 103}
+    data = {
+        "documents": sizes,
+        "characters": {name: 7 * n for name, n in sizes.items()},
+        "left out": 3,
+    }
+    train_command._print_texts(plan_for("language", "gpt"), data)
+    printed = capsys.readouterr().out
+    assert printed.startswith("7,861 characters of text: ")
+    for said in (
+        "1,009 documents (7,063 characters) to train on",
+        "11 documents (77 characters) to validate on",
+        "103 documents (721 characters) to test on",
+        "\n3 were left out of validation and test: they repeat a training or test document",
+    ):
+        assert said in printed
+
+
 def test_pairs_that_are_too_long_are_not_counted_among_those_to_train_on(tmp_path, capsys):
     data = tmp_path / "pairs.tsv"
     rows = [(e.source, e.target) for e in training_examples(1, 1, 211)]

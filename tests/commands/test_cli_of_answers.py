@@ -6,10 +6,13 @@ import shutil
 from pathlib import Path
 
 import pytest
+import torch
 
 import models
 from models import cli
+from models.commands import decode
 from models.tasks import open_task
+from models.trace.outputs import TokenClasses
 from models.training_record import check_record
 
 SMALL = ["--d-model", "24", "--n-heads", "2", "--n-layers", "1", "--steps", "2", "--validate-every", "2", "--warmup", "5",
@@ -170,6 +173,15 @@ def test_a_masked_model_reports_its_training_data_and_scores(bert, texts, capsys
     assert f"{record['scores']['masked perplexity']:,.3f}" in text
     status, text = run(capsys, "inspect", str(bert))
     assert (status, "mlm" in text, "head               pretraining" in text) == (0, True, True)
+
+
+def test_a_labelled_token_has_the_probability_of_its_own_label():
+    logits = torch.tensor([[0.7, 0.2, 0.1], [0.25, 0.25, 0.5]]).log()
+    output = TokenClasses("text", ("noun", "verb", "other"), logits)
+    assert list(decode._label_lines(output, ["a cat", "sat"])) == [
+        "a cat            noun (70.0 %)",
+        "sat              other (50.0 %)",
+    ]
 
 
 def test_one_text_is_continued(capsys):

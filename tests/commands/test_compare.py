@@ -3,6 +3,7 @@
 import json
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -11,6 +12,7 @@ from small import Reversal
 import models
 from models import cli
 from models.analysis.comparison import compare
+from models.analysis.head_matching import KindDistances, match_heads
 from models.checkpoint import save_checkpoint
 from models.commands import compare as compare_command
 
@@ -95,6 +97,33 @@ def test_other_checkpoints_of_the_recipe_give_the_null_distribution(
         as_close = sum(one <= 0 for one in matched)
         assert {match["p"] for match in kind["matches"]} == {(1 + as_close) / (1 + len(matched))}
     assert "p: (1 + matches" in printed
+
+
+def test_the_report_and_the_file_name_each_model_at_its_own_heads(capsys):
+    """A has a layer of 2 heads, B one of 3: head 1 of A is matched to head 3 of B, head 2 to head 1."""
+    first, second = (
+        SimpleNamespace(name=name, fingerprint=f"of {name}") for name in ("ours", "theirs")
+    )
+    ours, theirs = (tuple((0, head) for head in range(n)) for n in (2, 3))
+    mean = torch.tensor([[0.5, 0.75, 0.125], [0.25, 1.0, 0.5]])
+    own = torch.tensor([[[0.25, 1.0]], [[0.75, 1.0]]])  # (text, layer, head)
+    kind = KindDistances("self", "Self-attention", ours, theirs, mean, own, ("tokens",))
+    matches = {"self": match_heads(kind)}
+    intervals = {"self": compare_command._intervals(kind, 0)}
+    compare_command._report(first, second, 200, [kind], intervals, matches)
+    printed = capsys.readouterr().out.splitlines()
+    assert printed[0].startswith("ours and theirs on 200 texts")
+    assert printed[2:4] == [
+        "  layer 1 head 1  0.500 (0.250 to 0.750)",
+        "  layer 1 head 2  1.000 (1.000 to 1.000)",
+    ]
+    assert printed[-2:] == [
+        "  layer 1 head 1 → layer 1 head 3  0.125  margin +0.375",
+        "  layer 1 head 2 → layer 1 head 1  0.250  margin +0.250",
+    ]
+    saved = compare_command._content(first, second, [], [], [kind], [kind], intervals, matches, {})
+    assert (saved["A"]["name"], saved["B"]["name"]) == ("ours", "theirs")
+    assert [len(saved["kinds"][0][f"heads of {side}"]) for side in "AB"] == [2, 3]
 
 
 def test_another_tokenizer_is_compared_by_words(tmp_path, capsys):

@@ -112,6 +112,8 @@ def test_the_assignment_has_the_least_total_cost_and_a_margin() -> None:
     assert [m.margin for m in matches] == pytest.approx([-0.1, 0.8])
     assert [m.p for m in matches] == pytest.approx([3 / 4, 2 / 4])
     assert {m.p for m in match_heads(kind_of([[0.1, 0.2], [0.1, 0.9]]))} == {None}
+    (tied,) = match_heads(kind_of([[0.25]]), null=[0.25, 0.5])
+    assert tied.p == pytest.approx(2 / 3)  # a match that is as close counts
 
 
 def test_the_larger_model_keeps_heads_without_a_match() -> None:
