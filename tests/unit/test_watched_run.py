@@ -296,8 +296,15 @@ def test_a_measure_s_name_is_printable_and_short(folder):
     text.last_scores(run)
 
 
-def test_a_long_curve_is_thinned_but_keeps_its_last_row(folder):
-    change(folder, curve=[{"step": step, "loss": 1.0} for step in range(1, 30_000)])
-    points = looked(folder).points()
-    assert len(points) <= watched.MAX_CURVE_ROWS + 1
+def test_a_long_curve_is_thinned_but_keeps_its_last_row_and_all_measurements(folder):
+    measures = {
+        step: {"validation loss": 0.5, "exact match": 7.0} for step in range(499, 29_999, 499)
+    }
+    rows = [{"step": step, "loss": 1.0} | measures.get(step, {}) for step in range(1, 30_000)]
+    change(folder, curve=rows)
+    run = looked(folder)
+    points = run.points()
+    assert len(points) <= watched.MAX_CURVE_ROWS + len(measures) + 1
     assert points[-1]["step"] == 29_999
+    assert [row["step"] for row in points if "exact match" in row] == list(measures)
+    assert f"at step {max(measures):,}" in text.last_scores(run)

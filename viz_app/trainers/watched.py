@@ -32,7 +32,7 @@ IDENTITY = (
     "example",
 )  # entries of the record that tell two runs apart
 MAX_MEASURE_NAME = 40  # characters of a measure's name
-MAX_CURVE_ROWS = 5000  # rows of the curve that are shown
+MAX_CURVE_ROWS = 5000  # rows of the curve that are shown, of losses alone and of measurements
 WATCHED_FILES = ("", CONFIG, TOKENIZER, RECORD, WEIGHTS, REPORT, LOCK_FILE, "snapshots")
 # entries of a row that are not a measure of the task
 NOT_MEASURES = ("step", "loss", progress.VALIDATION_LOSS, progress.FLATNESS)
@@ -112,8 +112,12 @@ class WatchedRun:
         """Return the rows of the curve, and the losses reported since."""
         with self._lock:
             curve = self.record.get("curve", [])
-            stride = -(-len(curve) // MAX_CURVE_ROWS) or 1
-            rows = {row["step"]: row for row in [*self.losses, *curve[:-1:stride], *curve[-1:]]}
+            losses, measured = (
+                [row for row in curve if is_measured == bool(row.keys() - {"step", "loss"})]
+                for is_measured in (False, True)
+            )
+            shown = [*self.losses, *_thinned(losses), *_thinned(measured)]
+            rows = {row["step"]: row for row in shown}
             return [rows[step] for step in sorted(rows)]
 
     def example(self, model: Model) -> list[str]:
@@ -208,6 +212,12 @@ class WatchedRun:
         if is_claimed_now:
             return TRAINED if is_trained else RUNNING
         return DONE if is_trained else STOPPED
+
+
+def _thinned(rows: list[dict[str, float]]) -> list[dict[str, float]]:
+    """Return rows evenly spaced among these, at most MAX_CURVE_ROWS, and the last."""
+    stride = -(-len(rows) // MAX_CURVE_ROWS) or 1
+    return [*rows[:-1:stride], *rows[-1:]]
 
 
 def without_folder(message: str, folder: Path) -> str:
