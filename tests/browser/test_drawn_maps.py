@@ -147,6 +147,27 @@ def test_stripes_fill_each_cell_without_a_value_and_no_other(stage: Stage) -> No
         assert len(pixels.within(x - 3, y + 3, 2, h - 6)) == 1  # of the cell before it
 
 
+def test_where_the_cells_without_a_value_are_listed_a_zero_is_a_value(stage: Stage) -> None:
+    data, arrays = maps_payload(bars=False)
+    header, _ = unpack(data)
+    del header["arrays"]
+    first, second = header["maps"]
+    listed = np.zeros((ROWS, COLS), np.uint8)
+    listed[4, 0] = 1
+    maps = [{**first, "without": "listed"}, second]
+    stage.mount("maps", 1200).show(pack({**header, "maps": maps}, **arrays, listed=listed))
+    at = {name: float(stage.data(".maps")[name]) for name in ("side", "tall")}
+    (hatch,) = stage.drawn(".cells", "path", 0)
+    assert (hatch["clip"]["x"], hatch["clip"]["y"]) == pytest.approx(
+        (LEFT, TOP + 4 * at["tall"]), abs=0.3
+    )
+    assert arrays["map0"][1, 4] == 0
+    to(stage, at, 0, 1, 4)
+    assert stage.texts(".tip td")[:2] == ["One", "0"]
+    to(stage, at, 0, 4, 0)
+    assert stage.texts(".tip td")[:2] == ["One", "0: it cannot reach"]
+
+
 def test_names_along_the_columns_are_rotated_about_their_middle(stage: Stage) -> None:
     at, _ = maps_shown(stage)
     for c in range(COLS):

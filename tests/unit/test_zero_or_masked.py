@@ -13,6 +13,7 @@ from models.trace import AttentionSite, Trace
 from viz_app import words
 from viz_app.drawing import cells as drawing
 from viz_app.drawing import overview, pooling
+from viz_app.drawing.attention_maps import attention_maps
 from viz_app.drawing.export import head_svg
 from viz_app.drawing.head import head_payload
 from viz_app.drawing.payload import unpack
@@ -106,6 +107,17 @@ def test_in_the_overview_a_weight_of_0_has_the_first_colour(
     assert torch.equal(codes == 0, masked)
     assert (codes == 1).sum() > 0
     assert codes.max() == 255
+
+
+def test_in_the_maps_of_a_training_run_the_masked_cells_are_those_of_the_mask(
+    trace: Trace, site: AttentionSite
+) -> None:
+    weights = site.weights().numpy()
+    header, arrays = unpack(attention_maps(trace, site, weights, TERMS, "", {}))
+    for head, one in enumerate(header["maps"]):
+        assert one["none"]
+        assert np.array_equal(arrays[one["without"]], ~site.allowed(head=head).numpy())
+        assert np.array_equal(arrays[one["array"]], weights[head])
 
 
 def test_between_words_a_blocked_cell_has_the_reasons_of_all_its_tokens(

@@ -23,18 +23,17 @@ def attention_maps(
 ) -> bytes:
     """Return the picture of weights (head, query, key) over the tokens of a site, from 0 to 1.
 
-    The tokens and the mask are those of `trace`; a masked weight is exactly 0 at every step.
+    The tokens and the mask are those of `trace`; the mask is the same at every step.
     """
     queries, keys = axes_labels(trace, site)
     query = (
         "read → written" if queries_are_written(trace, site) else terms.of(site.query_stream).text
     )
     row_axis, column_axis = f"query: {query}", f"key: {terms.of(site.key_stream).text}"
-    is_masked = any(not bool(layer.allowed.all()) for layer in site.mask.layers)
     maps = [
         {
             "title": f"Head {head + 1}", "note": "", "array": f"map{head}", "scale": "linear",
-            "least": 0.0, "largest": 1.0, "none": MASKED_LABEL if is_masked else "", "says": SAYS,
+            "least": 0.0, "largest": 1.0, "none": MASKED_LABEL, "without": f"masked{head}", "says": SAYS,
         }
         for head in range(len(weights))
     ]  # fmt: skip
@@ -48,4 +47,7 @@ def attention_maps(
         "maps": maps,
     }
     arrays = {f"map{head}": one.astype(np.float32) for head, one in enumerate(weights)}
+    # a weight that the softmax rounds to 0 is not masked
+    blocked = ~site.allowed(head=None)
+    arrays |= {f"masked{head}": one.numpy().astype(np.uint8) for head, one in enumerate(blocked)}
     return pack(header, **arrays)

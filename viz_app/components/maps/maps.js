@@ -108,7 +108,7 @@ class Maps {
       for (let c = 0; c < cols.length; c++) {
         const value = view.values[r * cols.length + c], x = snap(this.left + c * side), y = snap(this.top + r * tall);
         const w = snap(this.left + (c + 1) * side) - x, h = snap(this.top + (r + 1) * tall) - y;
-        if (value === 0 && view.part.none) this.hatch(context, x, y, w, h);
+        if (this.lacks(view, r * cols.length + c)) this.hatch(context, x, y, w, h);
         else {
           context.fillStyle = css(theme.ramp[this.code(view.part, value)]);
           context.fillRect(x, y, w, h);
@@ -118,6 +118,11 @@ class Maps {
     context.strokeStyle = theme.line;
     context.strokeRect(this.left, this.top, cols.length * side, rows.length * tall);
     this.legend(context, view, this.top + rows.length * tall + 12, width);
+  }
+
+  // Whether a cell has no value, for the reason in `none`: one marked in the array `without`, or any 0 if there is no such array.
+  lacks({ part, values }, cell) {
+    return Boolean(part.none) && (part.without ? this.picture.arrays[part.without][cell] === 1 : values[cell] === 0);
   }
 
   code({ least, largest, scale }, value) {
@@ -220,7 +225,7 @@ class Maps {
       if (c === undefined && !other.part.bars) continue;
       const value = other.values[other.part.bars ? r : r * cols.length + c], line = put(table, "tr", other === view ? "on" : "");
       put(line, "td", "", other.part.title);
-      put(line, "td", "", value === 0 && other.part.none ? `0: ${other.part.none}` : exact(value));
+      put(line, "td", "", c !== undefined && this.lacks(other, r * cols.length + c) ? `0: ${other.part.none}` : exact(value));
       if (other === view) Object.assign(this.tip.dataset, { row: r, col: c ?? "", value: exact(value) });
     }
     placeTip(this.tip, this.root, event);
