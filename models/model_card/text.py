@@ -117,10 +117,15 @@ def _training(scope: Scope) -> Iterator[str]:
 
 
 def number_text(value: Any) -> str:
-    """Return a number with thousands separators and two decimals; leave anything else unchanged."""
+    """Return a number with thousands separators and two decimals; leave anything else unchanged.
+
+    A number that would be rounded to 0 or to 100, as a share must not be, keeps its digits.
+    """
     if isinstance(value, bool) or not isinstance(value, int | float):
         return str(value)
-    return f"{value:,}" if isinstance(value, int) else f"{value:,.2f}"
+    if isinstance(value, int):
+        return f"{value:,}"
+    return f"{value:g}" if value != round(value, 2) in (0, 100) else f"{value:,.2f}"
 
 
 def _count(value: Any) -> str:

@@ -4,6 +4,7 @@ import json
 import os
 from pathlib import Path
 from random import Random
+from statistics import fmean
 
 import pytest
 import torch
@@ -229,12 +230,22 @@ def test_the_report_has_the_numbers_of_each_half_and_of_each_curve(capsys):
     assert f"without it {len(swept.heads) / 40:.1f} would be marked by chance" in printed
     assert "the least important first, on 5 texts" in printed
     *_, lines = printed.partition("range)\n")
-    curves = [(kind, curve) for kind, each in swept.curves.items() for curve in each.items()]
-    for line, (kind, (share, (order, low, median, high))) in zip(
-        lines.splitlines(), curves, strict=True
-    ):
+
+    def change(name: str) -> float:
+        """Return the mean change of the reported texts' losses."""
+        pairs = zip(sweep.losses[name], sweep.losses["own"][1::2], strict=True)
+        return fmean(after - before for after, before in pairs)
+
+    curves = [(kind, share) for kind, each in swept.curves.items() for share in each]
+    for line, (kind, share) in zip(lines.splitlines(), curves, strict=True):
         off, n_heads = swept.n_off(kind, share)
-        numbers = f"{order:+.3f} ({median:+.3f}, {low:+.3f} to {high:+.3f})"
+        order = change(f"{kind} importance {share}")
+        others = (
+            sorted(change(f"{kind} random {i} {share}") for i in range(3))
+            if share != "1"
+            else [order] * 3
+        )
+        numbers = f"{order:+.3f} ({others[1]:+.3f}, {others[0]:+.3f} to {others[2]:+.3f})"
         assert line.split(maxsplit=4) == [kind, str(off), "of", str(n_heads), numbers]
 
 

@@ -33,6 +33,8 @@ def values(chart: dict, name: str, run: str = "this run") -> list[tuple[float, f
 def test_every_number_of_the_record_is_drawn():
     chart = learning_chart([Curve("this run", ROWS)], "exact match", 20, 97, LIGHT)
     assert values(chart, TRAINING_LINE) == [(7, 3.5), (20, MIN_LOSS)]
+    *_, last = chart["layer"][1]["layer"][0]["data"]["values"]
+    assert last["value"] == "below 0.00005"  # the record has four decimals
     assert values(chart, HELD_OUT_LINE) == [(20, 0.25)]
     assert values(chart, "exact match") == [(20, 62.5)]
     *_, measured = chart["layer"]

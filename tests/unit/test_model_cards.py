@@ -15,6 +15,7 @@ from models import cli
 from models.checkpoint import add_to_record, save_checkpoint
 from models.checkpoint_files import CONFIG, RECORD
 from models.model_card import CARD, card_text
+from models.model_card.text import number_text
 from models.opening import shipped_folder
 from models.tokenizers.base import Tokenizer
 
@@ -134,6 +135,14 @@ def test_a_recorded_score_note_and_language_reach_the_card(folder: Path) -> None
     assert data.language == ["fr"]
     assert 'It said: "yes" | no' in written
     assert models.load(folder, device="cpu").training["scores"]["held-out perplexity"] == 12.3456
+
+
+@pytest.mark.parametrize(
+    ("value", "written"),
+    [(7, "7"), (1234.567, "1,234.57"), (100.0, "100.00"), (99.998, "99.998"), (0.0, "0.00"), (0.004, "0.004")],
+)  # fmt: skip
+def test_a_score_is_not_rounded_to_a_whole_or_to_nothing(value: float, written: str) -> None:
+    assert number_text(value) == written
 
 
 def test_scores_of_other_weights_are_not_put_into_the_card(folder: Path) -> None:

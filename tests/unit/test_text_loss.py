@@ -7,7 +7,7 @@ import torch
 
 import models
 from models.runs.sweep import Sweep
-from models.runs.text_loss import TextLosses, loss_kind, with_hidden
+from models.runs.text_loss import TextLosses, labels_of, loss_kind, loss_of, with_hidden
 from models.tokenizers.encoding import positions_to_hide
 from models.trace.edits import HeadOff, Where
 from models.trace.outputs import Numbers
@@ -76,6 +76,16 @@ def test_the_loss_of_an_answer_uses_the_choice_of_the_unedited_model(name: str) 
             for table in tables
         ]
         assert [own, after] == pytest.approx(losses, abs=1e-4)
+
+
+def test_the_choice_is_that_without_edits_even_if_edited_answers_come_first() -> None:
+    scope, off = models.load("gpt-sentiment", device="cpu"), [HeadOff(Where())]
+    texts = [scope.encode(*text) for text in scope.held_out[:N]]
+    plain, edited = scope.outputs_batch(texts), scope.outputs_batch(texts, off)
+    assert [labels_of(one) for one in plain] != [labels_of(one) for one in edited]
+    wanted = [float(loss_of(now, labels_of(was))) for was, now in zip(plain, edited, strict=True)]
+    losses = TextLosses(scope, texts).losses(texts, edited)
+    assert losses.tolist() == pytest.approx(wanted, abs=1e-4)
 
 
 def test_an_answer_of_numbers_has_no_loss() -> None:

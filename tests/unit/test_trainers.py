@@ -428,6 +428,8 @@ def test_a_loss_of_an_earlier_step_is_not_shown_as_that_of_the_step_of_the_run()
         {"state": RUNNING, "step": 20, "rows": [{"step": 20, "loss": 0.5, "exact match": 99.998}]}
     )
     assert text.last_scores(run) == " · loss 0.5 · held-out exact match >99.99 % at step 20"
+    run._take({"state": RUNNING, "step": 40, "rows": [{"step": 40, "loss": 0.0}]})
+    assert text.last_scores(run).startswith(" · loss below 0.00005 · ")
 
 
 def test_a_run_that_fails_says_why(monkeypatch):

@@ -8,7 +8,7 @@ from models.analysis.induction import Jump, find_jump
 from models.tasks.repeat import INDUCTION
 from viz_app import words
 from viz_app.drawing.look import Look
-from viz_app.drawing.loss_curve import MIN_LOSS, STEP_UNIT
+from viz_app.drawing.loss_curve import MIN_LOSS, STEP_UNIT, loss_text
 from viz_app.drawing.screen import USUAL_SCREEN, Screen
 
 MAX_POINTS = 300  # points of a line
@@ -192,7 +192,7 @@ def _points(curve: Curve, metric: str) -> list[dict[str, Any]]:
 def _point(row: dict[str, float], key: str, of: str, run: str) -> dict[str, Any]:
     value = row[key]
     if key in _LOSSES:
-        at, written = max(value, MIN_LOSS), f"{value:.4g}"
+        at, written = max(value, MIN_LOSS), loss_text(value)
     else:
         at, written = value, words.format_score(key, value)
     return {"step": row["step"], "value": written, "at": at, "of": of, "run": run}

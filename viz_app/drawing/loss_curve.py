@@ -60,11 +60,16 @@ def loss_curve(
     return alt.layer(line, dots, here).properties(height=CURVE_HEIGHT)
 
 
+def loss_text(loss: float, digits: int = 4) -> str:
+    """Return a recorded loss with this many significant digits; one recorded as 0 is only small."""
+    return f"{loss:.{digits}g}" if loss else f"below {MIN_LOSS:.5f}"
+
+
 def _point(step: int, loss: float, series: str) -> dict[str, Any]:
     """Return a point of the curve: the recorded loss, and its position on the log axis."""
     return {
         "step": step,
-        "loss": f"{loss:.4g}" if loss else f"below {MIN_LOSS:.5f}",
+        "loss": loss_text(loss),
         "at": max(loss, MIN_LOSS),
         "of": series,
     }

@@ -5,6 +5,7 @@ from models.tasks.generated import GeneratedTask
 from models.training.task import Task
 from viz_app import words
 from viz_app.drawing.learning_chart import jump_of
+from viz_app.drawing.loss_curve import loss_text
 from viz_app.trainers import run as states
 from viz_app.trainers.run import TrainingRun
 from viz_app.trainers.watched import WatchedRun
@@ -121,7 +122,7 @@ def last_scores(run: TrainingRun | WatchedRun) -> str:
     """
     points, metric = run.points(), run.metric
     parts = [
-        f" · loss {row['loss']:.3g}{'' if row['step'] == run.step else _at_step(row)}"
+        f" · loss {loss_text(row['loss'], 3)}{'' if row['step'] == run.step else _at_step(row)}"
         for row in points[-1:]
         if "loss" in row
     ]
