@@ -27,7 +27,7 @@ from viz_app.components.catalogue import COMPONENTS, OPENING_BAR, PLAIN
 from viz_app.controls.lesson_panel import LESSON_KEY, offered_lessons
 from viz_app.drawing.notes import BAD_NOTE
 from viz_app.lessons.document import StepOnPaper, lesson_document
-from viz_app.lessons.form import any_prediction
+from viz_app.lessons.form import any_prediction, with_unit
 from viz_app.lessons.lesson import Lesson
 from viz_app.notebook.picture import Mounted, Picture
 from viz_app.session.lesson_state import LESSON_NAME, LESSON_STEP, PREDICTED
@@ -59,7 +59,8 @@ def write_handout(options: Namespace) -> int:
         raise ValueError(NO_BROWSER)
     page = handout(lesson, options.answers).encode()
     write_bytes(options.out, _printed(page, browser) if is_pdf and browser else page)
-    print(f"{options.out}: {lesson.title} ({len(lesson.steps)} questions)")
+    n_questions = with_unit(f"{len(lesson.steps)}", "questions")
+    print(f"{options.out}: {lesson.title} ({n_questions})")
     return 0
 
 

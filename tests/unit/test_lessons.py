@@ -19,6 +19,7 @@ import viz_app.navigation  # noqa: F401  # declares every URL parameter
 from models.trace.edits import HeadOff, MaskChange, SetWeights, Where, from_text
 from viz_app.controls.lesson_panel import LESSON_PAGE_NAMES, offered_lessons
 from viz_app.lessons import library
+from viz_app.lessons.form import with_unit
 from viz_app.lessons.lesson import Lesson
 from viz_app.lessons.picture import comparable, lesson_picture
 from viz_app.lessons.reader import MAX_LESSON_BYTES, LessonError, parse_lesson, read_lesson
@@ -359,6 +360,17 @@ def test_a_hidden_token_is_named_by_its_position_in_the_text() -> None:
     place = finder(run, None)(Reading("run", "most_surprising"))
     assert place.value == hidden
     assert place.words == row.tokens[hidden]
+
+
+@pytest.mark.parametrize(
+    ("number", "unit", "written"),
+    [("1", "words", "1 word"), ("2", "words", "2 words"), ("1", "ms", "1 ms"), ("1", "loss", "1 loss"), ("1", "%", "1 %"),
+     ("62 %", "%", "62 %"), ("1.00", "nats", "1.00 nats")],
+)  # fmt: skip
+def test_a_number_has_its_unit_once_and_after_1_in_the_singular(
+    number: str, unit: str, written: str
+) -> None:
+    assert with_unit(number, unit) == written
 
 
 def test_missing_parts_are_reported() -> None:

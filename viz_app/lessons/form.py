@@ -115,7 +115,8 @@ def with_unit(number: str, unit: str) -> str:
     """Return a number with its unit, in the singular after 1."""
     if number.endswith(unit):
         return number
-    return f"{number} {unit.removesuffix('s') if number == '1' else unit}"
+    is_plural = len(unit) > 3 and unit.endswith("s") and not unit.endswith("ss")  # not ms, loss
+    return f"{number} {unit[:-1] if number == '1' and is_plural else unit}"
 
 
 def any_prediction(form: PredictionForm) -> str:

@@ -6,6 +6,7 @@ from viz_app.components.catalogue import LESSON_LIST, PLAIN
 from viz_app.controls.class_entry import class_entry
 from viz_app.controls.lesson_panel import begin_lesson, offered_lessons
 from viz_app.drawing.notes import rows
+from viz_app.lessons.form import with_unit
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
 from viz_app.views import onward
@@ -38,7 +39,8 @@ def _payloads(run: CurrentRun, choices: None) -> Pictures:
             "name": lesson.name,
             "title": lesson.title,
             "about": lesson.about,
-            "length": f"{len(lesson.steps)} questions, about {lesson.minutes} minutes",
+            "length": f"{with_unit(f'{len(lesson.steps)}', 'questions')}, about "
+            f"{with_unit(f'{lesson.minutes}', 'minutes')}",
         }
         for lesson in shelf.lessons
     ]
