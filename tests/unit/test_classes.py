@@ -1,16 +1,28 @@
 """Classes: their codes, votes and reveals, what each person may do, and that nothing is left when one ends."""
 
+import csv
+import io
 import sqlite3
 import threading
 from itertools import permutations
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from viz_app.lessons.form import MAX_PREDICTION, value_of, words_of
 from viz_app.lessons.histogram import histogram
+from viz_app.session import class_route, class_state
 from viz_app.session import classes as module
-from viz_app.session.classes import MAX_OPEN_CLASSES, MAX_PUPILS, ClassError, Classes, spaced_code
+from viz_app.session.classes import (
+    MAX_OPEN_CLASSES,
+    MAX_PUPILS,
+    ClassError,
+    Classes,
+    ClassStatus,
+    spaced_code,
+)
+from viz_app.session.member import Member
 
 CHOICE = {"kind": "choose", "options": [["yes", "Yes, it does"], ["no", "No"]]}
 NUMBER = {"kind": "number", "unit": "heads"}
@@ -220,6 +232,43 @@ def test_a_prediction_is_read(form: dict, said: str, value: object, words: str) 
 def test_what_does_not_fit_the_form_is_refused(form: dict, said: str) -> None:
     with pytest.raises(ValueError, match="a different run"):
         value_of(form, said)
+
+
+VOTES = [("7", 3), ("12", 2)]
+
+
+@pytest.fixture
+def counted(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    """The session of a teacher: five pupils have predicted a number in step 2, and one of them has left."""
+    classes = SimpleNamespace(
+        status=lambda code: ClassStatus(code, "a lesson", 2, False),
+        is_led_by=lambda code, person: True,
+        votes=lambda code, step: VOTES,
+        pupils=lambda code: 4,
+        form=lambda code, step: NUMBER,
+        predictions_by_step=lambda code: [(2, NUMBER, VOTES)],
+    )
+    for reader in (class_state, class_route):
+        monkeypatch.setattr(reader, "open_classes", lambda: classes)
+    return SimpleNamespace(member=Member("teacher", "12345678"))
+
+
+def test_the_predictions_of_a_class_are_counted_by_pupils(counted: SimpleNamespace) -> None:
+    update = class_state.class_update(counted)
+    assert (update["pupils"], update["votes"]) == (4, 5)
+    assert [(bar["says"], bar["n"]) for bar in update["histogram"]["bars"]] == [
+        ("7 heads", 3), ("12 heads", 2),
+    ]  # fmt: skip
+
+
+def test_the_file_of_a_class_has_each_prediction_beside_its_count(
+    counted: SimpleNamespace,
+) -> None:
+    rows = list(csv.DictReader(io.StringIO(class_route._csv(counted.member.code))))
+    assert rows == [
+        {"step": "2", "prediction": "7 heads", "count": "3"},
+        {"step": "2", "prediction": "12 heads", "count": "2"},
+    ]
 
 
 def bars(form: dict, votes: list, happened: object = None) -> list[tuple[str, int, bool]]:

@@ -48,6 +48,15 @@ def test_nothing_of_a_lesson_becomes_html(kind: str) -> None:
     assert "It was: " not in paper(FORMS[kind], None)
 
 
+def test_the_picture_of_the_question_comes_before_what_happened_and_the_other_after_it() -> None:
+    asked = {"question": "Why?", "text": "So.", "form": FORMS["choose"]}
+    told = {"happened": "a", "paragraphs": ["b"]}
+    page = lesson_document(offered_lessons().lessons[0], [StepOnPaper(asked, told, 4, 7)], "")
+    before, _, after = page.partition("It was: ")
+    assert ('data-part="4"' in before, 'data-part="7"' in before) == (True, False)
+    assert ('data-part="4"' in after, 'data-part="7"' in after) == (False, True)
+
+
 @pytest.mark.parametrize("kind", FORMS)
 def test_any_prediction_fits_its_form(kind: str) -> None:
     assert value_of(FORMS[kind], any_prediction(FORMS[kind])) is not None
