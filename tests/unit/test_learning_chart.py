@@ -45,6 +45,8 @@ def test_every_number_of_the_record_is_drawn():
     colours = rule["encoding"]["color"]["scale"]
     shown = dict(zip(colours["domain"], colours["range"], strict=True))
     assert shown[SHOWN_STEP] not in {shown[TRAINING_LINE], shown[HELD_OUT_LINE]}
+    # as in the chart of a checkpoint's training (loss_curve.py)
+    assert (shown[TRAINING_LINE], shown[HELD_OUT_LINE]) == (LIGHT.quiet, LIGHT.accent)
     assert rule["mark"]["strokeDash"]
     assert chart["layer"][1]["encoding"]["x"]["scale"]["domain"] == [0, 97]
 
