@@ -63,6 +63,10 @@ def test_the_content_of_a_file_is_counted():
     assert text.documents == "paragraphs"
     lines = keep_own_data("\n".join(sentences(400)).encode(), "own text", "x")
     assert (lines.documents, lines.n) == ("lines", 400)
+    # pairs that repeat others up to punctuation are in the file, too, though some are in no set
+    repeated = "\n".join(f"{one} !\t{one[::-1]}" for one in sentences(101))
+    both = keep_own_data(f"{FILES['own pairs']}\n{repeated}".encode(), "own pairs", "x")
+    assert both.n == 502
     whole = keep_own_data(" ".join(sentences(400)).encode(), "own text", "x")
     assert whole.documents == "whole"
     assert whole.in_words == f"{whole.n_characters:,} characters"

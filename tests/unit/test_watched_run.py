@@ -296,6 +296,17 @@ def test_a_measure_s_name_is_printable_and_short(folder):
     text.last_scores(run)
 
 
+def test_the_measure_of_a_task_is_the_first_of_its_validations(folder):
+    measures = {
+        "validation loss": 1.0,
+        "cross-attention entropy": 0.5,
+        "accuracy": 3.0,
+        "induction score": 0.1,
+    }
+    change(folder, curve=[{"step": 1, "loss": 2.0} | measures, {"step": 2, "loss": 1.0}])
+    assert looked(folder).metric == "accuracy"
+
+
 def test_a_long_curve_is_thinned_but_keeps_its_last_row_and_all_measurements(folder):
     measures = {
         step: {"validation loss": 0.5, "exact match": 7.0} for step in range(499, 29_999, 499)
