@@ -393,6 +393,9 @@ def test_a_model_is_shown_with_its_text_and_without_the_typing_hint(made: dict[s
     example = ModelTexts("bert")
     assert f"“{escape(example.texts[0])}”" in made["index.html"].decode()
     assert example.inputs == [("Text", example.texts[0])]
+    page = made["bert/attention.html"].decode()
+    assert f": bert reads “{escape(example.texts[0])}”" in page  # where a search engine finds it
+    assert "<title>Attention · bert · Attnscope</title>" in page
 
 
 def test_each_section_has_its_own_file() -> None:
