@@ -50,7 +50,9 @@ def cells(payload: dict[str, Any]) -> dict[tuple[str, int, int], tuple[float, di
 
 
 def test_each_cell_is_the_result_of_its_own_head(run, swept):
-    shown = cells(many_texts.sweep_board(run, swept))
+    board = many_texts.sweep_board(run, swept)
+    assert f"over {swept.n_texts // 2} held-out texts" in board["title"]
+    shown = cells(board)
     titles = {kind: words.kind_title(sites[0]) for kind, sites in by_kind(run.trace)}
     assert len(shown) == len(swept.heads)
     for one in swept.heads:

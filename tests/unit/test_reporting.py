@@ -24,6 +24,7 @@ from models.training.live_report import (
     request_attention,
     requested_site,
 )
+from models.training.recipe import StepRecord
 from models.training.run_folder import LOCK_FILE, claim_folder, is_claimed
 from viz_app.trainers.process import reported_weights
 
@@ -81,6 +82,15 @@ def test_the_report_holds_the_weights_of_its_step_and_the_losses_so_far(tmp_path
         assert scope.training["example"] == fields, "the record names the same example"
         expected = scope.run(*fields).attention[site].weights().numpy()
         np.testing.assert_allclose(weights, expected, atol=2e-3)  # half precision
+
+
+def test_the_report_of_a_long_run_has_the_newest_rows(tmp_path):
+    trainer = reversal_trainer(tmp_path)
+    trainer.curve = [
+        {"step": step, "loss": 1.0} for step in range(1, live_report.REPORTED_ROWS + 8)
+    ]
+    described = live_report._Reports(trainer)._describe(StepRecord(507, 1.0, 0.1, 7, 7.0), "")
+    assert described["rows"] == trainer.curve[7:]
 
 
 def test_without_a_validation_case_there_is_no_example_and_the_run_continues(tmp_path, monkeypatch):

@@ -18,7 +18,7 @@ from models.tasks import TASKS, DataError, markov, open_task, reopen_task
 from models.tasks.forms import MASKED_FORM, ORDERED, PAIRED_FORM
 from models.tasks.generated import is_held_out_source
 from models.tasks.markov import MarkovTask, markov_probability, mean_loss
-from models.tasks.repeat import INDUCTION, REPEAT_LENGTH
+from models.tasks.repeat import INDUCTION, REPEAT_LENGTH, predictable_places
 from models.tasks.small import COPY_LETTERS, MAX_LETTERS, MIN_LETTERS, SMALL_TASKS
 from models.tokenizers.base import Tokenizer
 from models.training.batches import NO_LABEL
@@ -223,6 +223,13 @@ def test_the_repeat_task_reports_the_score_of_its_model():
     measures = task.evaluate(model, 5).measures
     repeats = repeated_texts(task.tokenizer.encode(task.alphabet).ids, 31, task.tokenizer.start_id)
     assert measures["induction score"] == induction(model, repeats).score
+    right = []  # letters of the held-out texts themselves, not of those with other periods
+    for text in task._held_out_sources(False)[:5]:
+        ids = task.tokenizer.encode(text).ids
+        first = model(torch.tensor([[task.tokenizer.start_id, *ids]]))[0].argmax(-1).tolist()
+        right += [first[place] == ids[place] for place in predictable_places(text)]
+    assert measures["accuracy"] == pytest.approx(100 * sum(right) / len(right))
+    assert measures["accuracy"] != measures["accuracy on other periods"]
 
 
 def in_closed_form(text: str) -> float:
