@@ -17,12 +17,12 @@ from test_own_module import text as text_of
 
 import models
 from models.runs.explanation import adversary
-from models.trace.edits import Edit, SetWeights, Where
+from models.trace.edits import Edit, MaskChange, SetWeights, Where
 from viz_app.input_bar.examples import readable_examples
 from viz_app.session.cache import changed_run, row_finding
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.other_seeds import other_seeds
-from viz_app.views.interventions import explanation
+from viz_app.views.interventions import explanation, explanation_payload
 from viz_app.views.interventions import explanation_text as text
 from viz_app.views.interventions.explanation_payload import (
     ADVERSARY,
@@ -155,6 +155,30 @@ def test_another_model_that_reads_other_tokens_says_so_and_the_rest_stays() -> N
     assert told["uniform"]["weights"]
     gone = replace(usual("gpt"), other="no-such-model")
     assert "no-such-model" in columns(run_of("gpt"), gone)["other"]["says"][0]
+
+
+def test_other_weights_under_the_same_name_are_read_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A checkpoint that is trained further keeps its name."""
+    run, choices, drawn = run_of("dates-bahdanau"), usual("dates-bahdanau"), []
+    for step in (500, 4000):
+        other = models.load("dates", snapshot=step, device="cpu")
+        monkeypatch.setattr(explanation_payload.cache, "scope", lambda _, other=other: other)
+        drawn.append(columns(run, choices)["other"])
+    assert drawn[0]["weights"] != drawn[1]["weights"]
+    assert drawn[0]["tv"] != drawn[1]["tv"]
+
+
+def test_a_row_that_no_edit_changes_is_the_model_under_its_masks() -> None:
+    run, choices = run_of("gpt"), usual("gpt")
+    masked = with_edits(run, MaskChange(Where(kind="self"), block=((1, 0),)))
+    own = columns(masked, choices)["own"]
+    assert own["title"] == text.OWN_MODEL
+    what, row = asked_row(masked, choices)
+    best = probabilities(masked, what.chosen).max()
+    assert own["says"][0].startswith("Predicts")
+    assert text.probability_text(best) in own["says"][0]
+    edited = with_edits(run, *masked.spec.edits, row.edit(torch.eye(len(row.weights))[0]))
+    assert columns(edited, choices)["own"]["title"] == text.NOW
 
 
 def test_seeds_are_told_apart_by_recipe_and_compared() -> None:

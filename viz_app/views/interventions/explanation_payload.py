@@ -144,16 +144,15 @@ def _run_column(
 ) -> dict[str, Any]:
     """Return the column of the run itself, whose bars are moved by hand."""
     after = logits_of(what.after.trace.outputs)[row.decision].double().log_softmax(-1)
+    is_changed = what.after.spec.edits != what.before.spec.edits  # a changed mask is in both
     return {
         "name": "own",
-        "title": text.NOW if what.after.spec.edits else text.OWN_MODEL,
+        "title": text.NOW if is_changed else text.OWN_MODEL,
         "about": text.WEIGHTS_HELP["own"],
         "weights": now.weights.tolist(),
         "own": row.weights.tolist(),
         **({"js": float(js_divergence(row.weights, now.weights))} if is_edited else {}),
-        "says": [
-            _outcome(what, before, after) if what.after.spec.edits else _predicts(what, before)
-        ],
+        "says": [_outcome(what, before, after) if is_changed else _predicts(what, before)],
         "moves": is_movable(row),
         "edited": is_edited,
     }
@@ -278,7 +277,9 @@ def _other(
     if weights is None:
         return _empty("other", text.ONE_KEY)
     trial = cache.row_finding(
-        row, ("of another", choices.other), lambda: trials(row, weights[None])[0]
+        row,
+        ("of another", result.own.model.fingerprint),
+        lambda: trials(row, weights[None])[0],
     )
     says = [
         text.transplant_outcome(choices.other, result.n_kept, len(result.before), result.is_by_head)
