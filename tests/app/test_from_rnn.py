@@ -245,6 +245,12 @@ def test_three_models_of_the_same_data_translate_side_by_side(shipped, tmp_path)
     np.testing.assert_allclose(
         arrays["vector"], rnn.run(TEXT).activations["encoder.states"].value[0, -1], atol=1e-6
     )
+    facts = header["about"].splitlines()
+    assert not any(fact.startswith(("model:", "fingerprint:")) for fact in facts)
+    for name, card in zip(names, header["cards"], strict=True):
+        kind = "Attention without recurrence" if name == "eng-fra" else card["title"]
+        fingerprint = models.load(name, device="cpu").fingerprint[:12]
+        assert f"{kind}: {name}, fingerprint {fingerprint}" in facts
     others = other_tokens(rnn)
     assert len(set(others)) == 5  # all except the special ones
     np.testing.assert_allclose(

@@ -99,6 +99,8 @@ def test_runs_that_differ_in_lambda_alone_are_side_by_side(scopes: dict[str, Sco
             == f"Held-out accuracy {accuracy:g} % over 7 cases; perplexity of their text {perplexity:,.0f}."
         )
         assert run["name"] == str(scopes[run["whose"]].path)
+        fingerprint = scopes[run["whose"]].fingerprint[:12]
+        assert f"{run['title']}: {run['whose']}, fingerprint {fingerprint}" in header["about"]
     assert [check.name for check in checks if not check.passed] == []
     own = unpack(drawn["pair"])[1]
     np.testing.assert_array_equal(own["p"], arrays["p"][3:6])

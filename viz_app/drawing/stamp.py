@@ -15,6 +15,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 
+from models import Scope
 from models.analysis.joined_words import is_joined
 from models.printable import printable
 from models.tokenizers.encoding import with_masks
@@ -99,6 +100,11 @@ def of_model(trace: Trace, *also: str) -> Facts:
     """Return only the facts about the model, and the run's facts named in `also`."""
     names = ("model", "fingerprint", "training step", "similarity", "positions", *also)
     return {name: value for name, value in facts(trace).items() if name in names}
+
+
+def name_weights(scope: Scope) -> str:
+    """Return a model's name and fingerprint, for a fact about one of several models."""
+    return f"{scope.name}, fingerprint {scope.fingerprint[:FINGERPRINT]}"
 
 
 def of_step(trace: Trace, step: int) -> Facts:

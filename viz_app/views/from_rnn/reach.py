@@ -30,7 +30,7 @@ from viz_app.drawing.extent import Scaled
 from viz_app.drawing.labels import labels
 from viz_app.drawing.notes import check_rows
 from viz_app.drawing.provenance import file_name
-from viz_app.drawing.stamp import FINGERPRINT, Facts, caption, facts, saving
+from viz_app.drawing.stamp import Facts, caption, facts, name_weights, saving
 from viz_app.session import cache, reference_models, url_state
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
@@ -77,7 +77,7 @@ def _layer_reach(layers: Layers, kind: str) -> LayerReach:
     return LayerReach(
         cache.cached_reach(scope, layers.source.ids, choice),
         weights_label(scope, choice),
-        f"{scope.name}, fingerprint {scope.fingerprint[:FINGERPRINT]}",
+        name_weights(scope),
     )
 
 

@@ -18,7 +18,7 @@ from viz_app.drawing.extent import Scaled
 from viz_app.drawing.labels import labels
 from viz_app.drawing.notes import check_rows, small_print
 from viz_app.drawing.provenance import file_name
-from viz_app.drawing.stamp import facts, saving
+from viz_app.drawing.stamp import Facts, facts, name_weights, saving
 from viz_app.input_bar.examples import references
 from viz_app.session import cache, reference_models
 from viz_app.session.current_run import CurrentRun
@@ -118,7 +118,7 @@ def _payloads(run: CurrentRun, choices: None) -> Pictures:
     target = run.trace.streams["target"].text if run.trace.teacher_forced else ""
     correct = (target,) if target else references(three.source)
     reference_name = TYPED if target else KNOWN
-    saved = saving(file_name(run.trace, "three-models"), facts(run.trace))
+    saved = saving(file_name(run.trace, "three-models"), _facts(three))
     pictures["from-rnn-versions"] = Scaled(
         partial(
             versions, three.source, texts, correct, reference_name, three.bottleneck, saved=saved
@@ -128,6 +128,14 @@ def _payloads(run: CurrentRun, choices: None) -> Pictures:
         checks = check_fixed_vector(three.fixed.model, three.trace(FIXED_VECTOR))
         pictures["checks"] = check_rows(checks)
     return pictures
+
+
+def _facts(three: ThreeModels) -> Facts:
+    """Return the facts about the texts of all models: the weights of each, not the run's."""
+    of_models = {kind: name_weights(scope) for kind, scope in three.scopes.items()}
+    names = {"source", "target", *of_models, "counting"}
+    all_facts = facts(three.run.trace, **of_models)
+    return {name: value for name, value in all_facts.items() if name in names}
 
 
 def _title(kind: str, scope: Scope) -> str:

@@ -18,7 +18,7 @@ from viz_app.drawing.labels import answer_labels
 from viz_app.drawing.over_file import reads_file
 from viz_app.drawing.payload import pack
 from viz_app.drawing.provenance import file_name
-from viz_app.drawing.stamp import facts, saving
+from viz_app.drawing.stamp import facts, name_weights, saving
 from viz_app.session import cache
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.reference_models import alike_but_for_lambda
@@ -112,8 +112,11 @@ def class_probabilities(
 
 def classes_payload(run: CurrentRun, output: ClassProbabilities, runs: list[LambdaRun]) -> bytes:
     """Return the payload of the component `classes`."""
+    about = facts(
+        run.trace, **{f"λ = {entry.factor:g}": name_weights(entry.scope) for entry in runs}
+    )
     header: dict[str, Any] = {
-        "title": LAMBDA_TITLE, "note": FINE_TUNING_NOTE, **saving(file_name(run.trace, "classes-by-lambda"), facts(run.trace)),
+        "title": LAMBDA_TITLE, "note": FINE_TUNING_NOTE, **saving(file_name(run.trace, "classes-by-lambda"), about),
         "runs": [
             {
                 "name": entry.name, "title": f"λ = {entry.factor:g}", "whose": entry.scope.name, "chosen": entry.output is output,
