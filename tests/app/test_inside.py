@@ -378,7 +378,7 @@ def test_a_blocked_key_says_so(trace):
     at = chosen_cell(trace, trace.attention[SITES[1]], 0, 1, 3)
     stages = {stage.name: stage.sentence for stage in inside_cell.cell_stages(trace, at, TERMS)}
     assert "2 of 4 tokens are blocked" in stages["mask"]
-    assert "2 by the look-ahead mask" in stages["mask"]
+    assert "(look-ahead: 2)" in stages["mask"]
     assert "its score becomes −∞" in stages["mask"]
     header, arrays = unpack(inside_cell.walk_payload(trace, at, TERMS))
     assert "comes to give none of its attention" in header["title"]

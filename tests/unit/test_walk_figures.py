@@ -259,10 +259,7 @@ def test_the_mask_stage_counts_blocked_keys_and_says_if_this_one_is(
     ):
         at = chosen_cell(trace, trace.attention[OWN], 0, 1, key)
         told = {stage.name: stage.sentence for stage in inside_cell.cell_stages(trace, at, TERMS)}
-        assert (
-            told["mask"]
-            == f"2 of 4 tokens are blocked for “e” (2 by the look-ahead mask). {verdict}"
-        )
+        assert told["mask"] == f"2 of 4 tokens are blocked for “e” (look-ahead: 2). {verdict}"
         assert "an even split over 2 tokens would be 0.5000." in told["softmax"]
     alone = inside_cell.cell_stages(trace, chosen_cell(trace, trace.attention[OWN], 0, 0, 0), TERMS)
     (softmax,) = (stage.sentence for stage in alone if stage.name == "softmax")
@@ -284,7 +281,7 @@ def test_open_and_blocked_tokens_are_counted_apart(traces: dict[str, Trace], que
             for stage in inside_cell.cell_stages(trace, chosen_cell(trace, one, 0, query, 0), TERMS)
         }
         if n_open < 4:
-            counts = [int(n) for n in re.findall(r"\b(\d) (?:of|by)", told["mask"])]
+            counts = [int(n) for n in re.findall(r"\b(\d)(?: of|[,)])", told["mask"])]
             ahead = [3 - query] * (query < 3)
             assert counts == [4 - n_open, *ahead, *[1] * by_hand]
             assert re.search(r"\d of (\d)", told["mask"])[1] == "4"

@@ -120,7 +120,7 @@ def _masking(s: Scene) -> str:
     w = s.walk
     if not s.blocked:
         return f"Nothing is blocked here: {s.q} may attend to every token, so the scores do not change."
-    layers = " and ".join(f"{count} by the {name} mask" for name, count in s.blocked.items())
+    layers = ", ".join(f"{name}: {count}" for name, count in s.blocked.items())
     effect = (
         f"{s.k} is open and keeps its score."
         if w.allowed[s.key]
