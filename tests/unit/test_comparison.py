@@ -26,6 +26,7 @@ from models.runs.scope import Scope
 from models.tokenizers.encoding import Encoding
 from models.trace import Trace
 from models.trace.edits import MaskChange, SetWeights, Where, for_kinds
+from viz_app.views.compare.text import DISTANCE_HELP
 
 TEXT = "She is reading a book."
 FAMILIES = list(MAKERS)
@@ -259,6 +260,7 @@ def test_a_text_without_letters_has_no_words() -> None:
 def test_a_row_empty_in_one_run_counts() -> None:
     some, none = torch.tensor([[[0.5, 0.5]]]), torch.zeros(1, 1, 2)
     assert float(row_distances(some, none)) == pytest.approx(0.5)  # H of half the row, in bits
+    assert "only one run may attend to anything counts ½" in " ".join(DISTANCE_HELP.split())
     assert bool(row_distances(none, none).isnan())
 
 

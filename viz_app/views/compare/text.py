@@ -53,8 +53,8 @@ REST_NOTE = "all tokens outside the text together"
 REREAD = "Both read this run's answer."
 COMPARE_LEGEND = "mean Jensen–Shannon divergence of the rows, in bits"
 DISTANCE_HELP = """**Distance.** Each row of weights is a distribution over the keys. Two rows are compared by the Jensen–Shannon divergence
-in bits. It is 0 if they are equal, 1 if they share no key. A head counts by the mean over its rows. Rows in which neither run
-may attend to anything do not count.
+in bits. It is 0 if they are equal, 1 if they share no key. A head counts by the mean over its rows. A row in which only one
+run may attend to anything counts ½; one in which neither may does not count.
 
 **Difference.** Weight in this run minus weight in the other, cell by cell. Its colours have one scale for all heads of the page.
 
