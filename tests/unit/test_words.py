@@ -301,6 +301,8 @@ def test_the_place_of_training_is_mentioned_once() -> None:
     data = {"file": "pairs.tsv", "documents": {"train": 4321}}
     said = words.training_summary({"step": 4000, "data": data})
     assert "Trained for 4,000 steps on 4,321 documents." in said
+    one = words.training_summary({"step": 1, "data": {"documents": {"train": 1}}})
+    assert "Trained for 1 step on 1 document." in one
     assert "pairs.tsv" not in said
     assert "Trained for 7 steps." in words.training_summary({"step": 7, "data": {}})
 

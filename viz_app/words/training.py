@@ -148,7 +148,7 @@ def _data(data: object) -> str:
     for noun in ("pairs", "documents", "texts", "questions"):
         sets = data.get(noun)
         if isinstance(sets, dict) and isinstance(n := sets.get("train"), int):
-            return f" on {n:,} {noun}"
+            return f" on {n:,} {noun if n != 1 else noun[:-1]}"
     return ""
 
 
