@@ -3,6 +3,7 @@
 import io
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +25,7 @@ from viz_app.drawing.colours import ramp
 from viz_app.drawing.labels import Label
 from viz_app.drawing.payload import unpack
 from viz_app.drawing.scale import Scale
+from viz_app.session.cache import changed_run
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.focus import Focus
 from viz_app.views.attention import files
@@ -208,6 +210,23 @@ def test_the_animation_is_drawn_as_the_page_draws_the_head(monkeypatch: pytest.M
     np.testing.assert_allclose(frames[-1].strengths[:, :-1], np.sqrt(last[:, :-1]), atol=1e-4)
     assert not frames[-1].strengths[:, -1].any()
     assert unit.endswith("middle is 0.25; [end] left out")
+
+
+def test_each_frame_of_the_animation_is_under_the_changes_of_the_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    drawn: list[files.StrengthFrame] = []
+    monkeypatch.setattr(files, "head_gif", lambda frames, *rest: drawn.extend(frames))
+    scope, name = models.load("dates"), "decoder.layers.1.cross_attn"
+    run = CurrentRun(scope, scope.run("3 May 2019"))
+    changed = replace(run.spec.model, similarity="dot", positions=False)
+    shown = changed_run(run, replace(run.spec, model=changed))
+    files.animation(shown, name, 2, Scale(), lambda trace: trace)
+    for frame in drawn[::6]:
+        snapshot = models.load("dates", snapshot=frame.step).with_similarity("dot")
+        trace = snapshot.without_positions().run("3 May 2019", run.trace.output)
+        weights = trace.attention[name].weights(2).numpy()
+        np.testing.assert_allclose(frame.strengths, weights, atol=1e-5)
 
 
 def test_the_file_of_the_animation_is_named_for_no_step() -> None:
