@@ -38,6 +38,7 @@ from viz_app.views.positions import claims as claims
 from viz_app.views.positions import files as files
 from viz_app.views.positions import shuffle, tables
 from viz_app.views.positions import text as say
+from viz_app.views.positions.distance import DistanceChoices, distance_payloads
 from viz_app.views.positions.text import change_text
 
 COLOURS = [
@@ -750,3 +751,14 @@ def test_an_answer_to_a_new_order_is_after_the_one_as_typed() -> None:
         "with positions", ("the answer, 9 %", "a"), ("the answer, 8 %", "b")
     )
     assert other == "With positions, the answer, 9 %: a as typed; the answer, 8 %: b if reordered."
+
+
+def test_scores_by_distance_name_positions_only_where_some_are_added() -> None:
+    scope = scope_of("gpt")
+    for model, added in ((scope, True), (scope.without_positions(), False)):
+        run = CurrentRun(model, model.run("abc"))
+        site = next(iter(run.trace.attention))
+        explained = distance_payloads(run, DistanceChoices(site, 0))["positions-explained"]
+        text = " ".join(line for _, line in explained["rows"])
+        assert ("Content and position are both" in text) == added
+        assert ("No position is added here" in text) != added

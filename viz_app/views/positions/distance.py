@@ -15,6 +15,7 @@ from models.analysis.scores_by_distance import (
     rotated_pair,
     scores_by_distance,
 )
+from models.architectures.base import BY_MASK
 from models.trace import AttentionSite
 from viz_app import words
 from viz_app.components.catalogue import BY_DISTANCE, CHOICE, PLAIN
@@ -171,7 +172,10 @@ def _within(choices: DistanceChoices, run: CurrentRun, other: CurrentRun) -> Dis
 def distance_payloads(run: CurrentRun, choices: DistanceChoices) -> Pictures:
     """Make all pictures of the section."""
     view = DistanceView(run, choices)
-    explained = explain_distances(view.all_pairs, view.one_pair is not None, view.hidden)
+    positioned = run.scope.model.order_source != BY_MASK
+    explained = explain_distances(
+        view.all_pairs, view.one_pair is not None, view.hidden, positioned=positioned
+    )
     pictures: Pictures = {
         "positions-distance": scale_picture(view.scales, partial(every_pair, view)),
         "positions-explained": notes.rows("explained", *explained),
@@ -290,11 +294,19 @@ def _layout(run: CurrentRun, choices: DistanceChoices, pictures: Pictures) -> Se
     ]
 
 
-def explain_distances(scores: ScoresByDistance, turns: bool, hidden: bool) -> list[tuple[str, str]]:
+def explain_distances(
+    scores: ScoresByDistance, turns: bool, hidden: bool, *, positioned: bool = True
+) -> list[tuple[str, str]]:
     """Explain the pictures, as rows of plain text.
 
-    `hidden` is True where the look-ahead mask hides the keys after a query.
+    `hidden` is True where the look-ahead mask hides the keys after a query, `positioned` is False
+    for a model without positions.
     """
+    in_scores = (
+        "Content and position are both in these scores."
+        if positioned
+        else "No position is added here: these scores come from the content, under the masks."
+    )
     left_out = hidden and int(scores.distance.min()) == 0
     order_note = (
         " A key never comes after its query here: the look-ahead mask hides those." * left_out
@@ -303,7 +315,7 @@ def explain_distances(scores: ScoresByDistance, turns: bool, hidden: bool) -> li
         ("lead", f"By distance: all {int(scores.pairs.sum()):,} pairs of a query and a key"),
         (
             "line",
-            f"Content and position are both in these scores.{order_note}",
+            f"{in_scores}{order_note}",
         ),
     ]
     turn_rows = [
