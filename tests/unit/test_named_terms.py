@@ -339,7 +339,9 @@ def test_both_streams_of_states_are_shown_layer_by_layer(scope, trace):
             other.after, trace.activations[f"encoder.layers.1.{mark}resid_post"].value[0, QUERY]
         )
         assert layer_text.row_name(scope.model, one.sublayer) == f"{states.capitalize()} stream"
-        assert f"from the {states} stream here" in layer_text.no_lens(one.sublayer, "")
+        reason = layer_text.no_lens(one.sublayer, "")
+        assert f"for the {states} stream" in reason
+        assert "No prediction" not in reason  # the query stream predicts its own token
 
 
 def test_a_cell_that_the_order_blocks_says_why(trace, at):

@@ -132,7 +132,7 @@ def no_lens(
     if answering:
         return f"The prediction is read only from the vector of the token {quote(answering[0])}."
     if sublayer.states:
-        return f"No prediction is read from the {sublayer.states} stream here: no next token is ever written from it."
+        return f"No logit lens is drawn for the {sublayer.states} stream: no next token is read from it."
     if reader:
         return (
             f"No prediction is read from the {sublayer.stack}. Its stream ends in vectors for the {reader}, and no "
