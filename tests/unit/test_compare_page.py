@@ -311,12 +311,20 @@ def test_a_head_that_the_run_lacks_is_not_looked_at() -> None:
         assert drawn["distances"]["why"] == ""
 
 
+def test_each_map_of_two_runs_is_named_by_its_run_and_its_head() -> None:
+    choices = with_pinned("eng-fra-bahdanau")
+    drawn = compare_payloads(run_of("eng-fra"), choices)["difference"]
+    ours, theirs = unpack(drawn)[0]["names"]
+    assert ours.startswith("This run: Cross")
+    assert theirs.startswith("Pinned run: Alignment")
+
+
 def test_the_first_difference_of_two_answers() -> None:
     assert text.first_difference(["a", "b"], ["a", "b"]) == -1
     assert text.first_difference(["a", "b"], ["a", "c"]) == 1
     assert text.first_difference(["a"], ["a", "b"]) == 1
     said = text.compared_answers(["a", "b"], ["a", "c"])
-    assert "“b” in this run" in said
+    assert "at word 2: “b” in this run" in said
     assert "“c” in the pinned run" in said
     assert "nothing in this run" in text.compared_answers(["a"], ["a", "b"])
 
