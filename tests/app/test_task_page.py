@@ -88,7 +88,8 @@ def test_a_shorter_text_keeps_the_choice_for_when_it_grows() -> None:
 
 
 def test_the_explanation_is_beside_it() -> None:
-    assert text.SURPRISAL_NOTE.strip().splitlines()[0] in prose(open_page())
+    note = text.SURPRISAL_NOTE.format(given=text.ALL_BEFORE)
+    assert note.strip().splitlines()[0] in prose(open_page())
 
 
 @pytest.mark.parametrize(("pooling", "parts"), [("cls", ["layer", "head"]), ("mean", [])])

@@ -75,7 +75,7 @@ def test_the_sentence_on_what_may_be_read_matches_the_mask(runs: Runs, name: str
         assert ("comes after it (" in said) == (looks_back and site.stack == "decoder")
         if looks_back:
             assert not allowed.triu(1).any()
-        if far := re.search(r"(?:up to|further back than) (\d+) tokens", said):
+        if far := re.search(r"(?:up to|further back than) (\d+) tokens?", said):
             rows, keys = allowed.any(0).nonzero(as_tuple=True)
             assert int((rows - keys).abs().max()) == int(far[1])
         elif site.role == "self":

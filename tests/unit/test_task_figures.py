@@ -13,19 +13,23 @@ import pytest
 import torch
 from drawn import letters
 from small import random_gpt, random_model
+from small_runs import edited
 
 from models.analysis.distributions import expectation
 from models.analysis.expectations import _slices as slices
 from models.analysis.expectations import check_expectations, expectations
 from models.checkpoint import Checkpoint
+from models.layers.masks import LOOK_AHEAD
 from models.percent import percent
 from models.runs.scope import Scope
 from models.tokenizers.base import Tokenizer
+from models.trace.edits import MaskChange, for_kinds
 from models.trace.outputs import ClassProbabilities, NextToken
 from viz_app.drawing.payload import unpack
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.focus import Focus
 from viz_app.views.task import files, next_token, text
+from viz_app.views.task.presentations import explain_next_token
 from viz_app.views.task.reading import TaskChoices, check_row, reading_site
 
 TEXT = "abcab=d"
@@ -59,6 +63,33 @@ def of(
         TaskChoices(position, focus),
     )[0]
     return unpack(drawn["answers"])
+
+
+@pytest.mark.parametrize(
+    ("change", "given", "titled"),
+    [
+        (MaskChange(), text.ALL_BEFORE, text.GIVEN_BEFORE),
+        (MaskChange(preset="window", k=1), text.SOME_BEFORE, text.GIVEN_BEFORE),
+        (MaskChange(removed_layers=(LOOK_AHEAD,)), text.LATER_TOO, text.GIVEN_LATER),
+        (MaskChange(allow=((1, 3),)), text.LATER_TOO, text.GIVEN_LATER),
+    ],
+)
+def test_what_a_token_is_predicted_from_is_what_the_mask_allows(
+    gpt: Scope, change: MaskChange, given: str, titled: str
+) -> None:
+    run = edited(CurrentRun(gpt, gpt.run(TEXT)), for_kinds(self=change))
+    output = run.trace.next_token
+    drawn = next_token.next_token(run, output, TaskChoices(None, SHARPEST))[0]
+    assert unpack(drawn["answers"])[0]["title"].endswith(titled)
+    assert f"predicted from {given}." in explain_next_token(run.trace, output, "")
+
+
+def test_a_decoder_built_without_a_mask_predicts_from_later_tokens_too() -> None:
+    for mask, given in (("none", text.LATER_TOO), ("look-ahead", text.ALL_BEFORE)):
+        trace = letters(decoder_mask=mask).run("abcde", "edc")
+        assert f"predicted from {given}." in explain_next_token(trace, trace.next_token, "")
+    trace = letters("recurrent").run("abcde", "edc")
+    assert f"predicted from {text.ALL_BEFORE}." in explain_next_token(trace, trace.next_token, "")
 
 
 def softmax(scope: Scope, *texts: str) -> np.ndarray:

@@ -15,6 +15,7 @@ from small_runs import edited
 from models.architectures.xlnet import XLNet
 from models.checkpoint import Checkpoint
 from models.errors import InputError
+from models.layers.masks import ORDER_MASK
 from models.runs.scope import Scope
 from models.tokenizers.base import Tokenizer
 from models.tokenizers.encoding import order_of
@@ -30,7 +31,9 @@ from viz_app.session.url_state import parameter_of
 from viz_app.views.task.controls import figure_text, read_order
 from viz_app.views.task.files import in_order_csv
 from viz_app.views.task.in_order import check_order, draw_in_order
+from viz_app.views.task.presentations import explain_order
 from viz_app.views.task.reading import TaskChoices, answering_sites, reading_site
+from viz_app.words import terms, where_from
 
 TEXT, ORDER = "badcgef", (4, 1, 6, 0, 5, 2, 3)
 SITE, HEAD = "encoder.layers.1.query_attn", 2
@@ -153,6 +156,24 @@ def test_a_prediction_depends_on_what_painted_masks_let_it_read(scope, run, mask
         other = scope.run(text, order=ORDER, edits=edits)
         moved = not torch.allclose(other.outputs["token in order"].logits[5], own, atol=1e-6)
         assert moved == (f"“{letter}”" in names)
+
+
+def test_no_sentence_holds_a_changed_mask_to_the_order(scope, run):
+    """Without the mask of the order, the query stream sees the token that it predicts."""
+    changed = edited(run, for_kinds(query=MaskChange(removed_layers=(ORDER_MASK,))))
+    (_, content), (_, query) = shown(changed)[0]["streams"]
+    assert "itself" in content
+    assert "not itself" not in query
+    output = changed.trace.outputs["token in order"]
+    for one, is_changed in ((run, False), (changed, True)):
+        assert ("masks are changed" in explain_order(one.trace, output, "")) == is_changed
+        sites = {site.role: site for site in one.trace.attention.values()}
+        told = where_from(sites["query"], terms("permutation"))
+        assert ("what comes before it in the order" in told) == (not is_changed)
+        assert ("may attend to every other" in told) == is_changed
+    blocked = edited(run, for_kinds(content=MaskChange(block=((5, 5),))))
+    (site, *_) = (one for one in blocked.trace.attention.values() if one.role == "content")
+    assert "may attend to itself" not in where_from(site, terms("permutation"))
 
 
 def test_beside_it_is_the_row_of_the_query_stream(run):

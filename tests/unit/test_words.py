@@ -9,9 +9,10 @@ import torch
 from drawn import letters
 
 import models
-from models.layers.masks import Mask, MaskLayer, SiteKind
+from models.layers.masks import LOOK_AHEAD, Mask, MaskLayer, SiteKind
 from models.layers.similarity import SIMILARITIES, LearnedSimilarity
 from models.trace import AttentionSite
+from models.trace.edits import MaskChange, for_kinds
 from viz_app import words
 from viz_app.drawing.labels import Label
 from viz_app.views.inside.text import heads_title, token_names
@@ -155,6 +156,16 @@ def test_only_the_decoders_self_attention_is_said_to_be_hatched(
     assert "s(i−1)" in said["decoder.alignment"]
     assert said["decoder.alignment"].index("s(i−1)") < said["decoder.alignment"].index("h(j)")
     assert "one for each English token" in said["decoder.alignment"]
+
+
+def test_a_window_of_one_token_is_counted_as_one() -> None:
+    gpt, window = letters("gpt"), MaskChange(preset="window", k=1)
+    for change, width in (
+        (window, "further back than 1 token."),
+        (replace(window, removed_layers=(LOOK_AHEAD,)), "up to 1 token away"),
+    ):
+        run = gpt.run("abcde", edits=for_kinds(self=change))
+        assert width in words.where_from(next(iter(run.attention.values())), TERMS)
 
 
 def test_formulas_of_the_similarities() -> None:

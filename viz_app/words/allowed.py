@@ -3,6 +3,7 @@
 from models.analysis.checks import rounding_in
 from models.layers.masks import LOOK_AHEAD, PADDING
 from models.trace import AttentionSite, Trace
+from models.trace.edits import opens_ahead
 
 _WINDOW = "window of "  # how models.trace.edits.MaskChange names that layer
 
@@ -29,6 +30,32 @@ def reads_later(site: AttentionSite) -> bool:
     return site.n_key > 1 and (allowed is None or bool(allowed.triu(1).any()))
 
 
+def predicts_seen_tokens(trace: Trace, stream: str) -> bool:
+    """Return True if the mask lets tokens of this stream be attended to before they are predicted.
+
+    Either its decoder was built without a look-ahead mask, or an edit opens it.
+    """
+    return any(
+        reads_later(site) and (opens_ahead(trace.edits, site.kind) or not site.site_kind.is_causal)
+        for site in _sites_on(trace, stream)
+    )
+
+
+def reads_all_earlier(trace: Trace, stream: str) -> bool:
+    """Return True if no mask but a look-ahead one blocks a cell on this stream."""
+    return all(set(blocking(site)) <= {LOOK_AHEAD} for site in _sites_on(trace, stream))
+
+
+def _sites_on(trace: Trace, stream: str) -> list[AttentionSite]:
+    sites = trace.attention.values()
+    return [site for site in sites if site.query_stream == site.key_stream == stream]
+
+
+def has_own_mask(site: AttentionSite) -> bool:
+    """Return True if no edit changes the mask of a site."""
+    return not any(edit.changes("mask") for edit in site.edits)
+
+
 def hides_all_later(site: AttentionSite) -> bool:
     """Return True if a look-ahead layer blocks every later key, and at least one cell."""
     layers = [layer for layer in site.mask.layers if layer.name == LOOK_AHEAD and layer.blocks]
@@ -45,13 +72,14 @@ def may_read(site: AttentionSite, token: str) -> str:
     if site.n_query == site.n_key == 1:
         return "."
     window = next((name.removeprefix(_WINDOW) for name in names if name.startswith(_WINDOW)), "")
+    width = f"{window} token{'s' * (window != '1')}"
     if hides_all_later(site):
         why = ""
         if site.stack == "decoder":
             why = " (while the model writes, it does not exist yet)"
         others = [name for name in names if name not in (LOOK_AHEAD, f"{_WINDOW}{window}")]
         other_layers_note = f" Other cells are blocked too ({', '.join(others)})." if others else ""
-        window_note = f" Nor may it attend further back than {window} tokens." if window else ""
+        window_note = f" Nor may it attend further back than {width}." if window else ""
         return (
             f". No token may attend to what comes after it{why}. These cells are hatched and their weight is exactly "
             f"0.{window_note}{other_layers_note}"
@@ -59,7 +87,7 @@ def may_read(site: AttentionSite, token: str) -> str:
     if not names:
         return f". Each {token} may attend to every other, in both directions."
     if len(names) == 1 and window:
-        return f". Each {token} may attend to those up to {window} tokens away, in both directions."
+        return f". Each {token} may attend to those up to {width} away, in both directions."
     return f". Hatched cells are blocked ({', '.join(names)}) and their weight is exactly 0."
 
 

@@ -9,7 +9,7 @@ from models.analysis.joined_words import WordSite
 from models.layers.masks import ORDER_MASK
 from models.layers.similarity import CAPPED, DOT_TIMES
 from models.trace import AttentionSite
-from viz_app.words.allowed import add_up, may_read
+from viz_app.words.allowed import add_up, has_own_mask, may_read
 from viz_app.words.terms import Terms
 
 STEP_AXIS = "read → written"  # the naming of rows on a stream that the model writes
@@ -128,15 +128,19 @@ def where_from(site: AttentionSite, t: Terms) -> str:
             " (as it leaves the encoder). This is where the two texts meet."
         )
     if site.role == "query":
+        read = ". The query stream attends to what comes before it in the order."
+        if not has_own_mask(site):
+            read = may_read(site, query.token)
         return (
             "Queries **Q** come from the query stream, which knows its position but not the token there. The keys "
-            f"**K** and values **V** come from the content stream of {key.text}. The query stream attends to what "
-            "comes before it in the order. Its last state predicts the token at its own position."
+            f"**K** and values **V** come from the content stream of {key.text}{read} "
+            "Its last state predicts the token at its own position."
         )
     if site.site_kind.between_streams:
         return f"Queries **Q** come from {query.text}. The keys **K** and values **V** come from {key.text}."
     all_from_query = f"Queries **Q**, keys **K** and values **V** all come from {query.text}"
-    if site.role == "content" and any(layer.name == ORDER_MASK for layer in site.mask.layers):
+    follows_order = any(layer.name == ORDER_MASK for layer in site.mask.layers)
+    if site.role == "content" and follows_order and has_own_mask(site):
         return (
             f"{all_from_query}, its content stream. Each {query.token} may attend to itself and to what comes "
             "before it in the order."

@@ -7,6 +7,7 @@ from viz_app import words
 from viz_app.views.inside.named_terms import CONTENT_TERM, term_stages
 from viz_app.views.inside.scene import Scene, Stage
 from viz_app.views.inside.text import format_number, weight_share
+from viz_app.words.allowed import has_own_mask
 
 
 def walk_stages(s: Scene) -> list[Stage]:
@@ -71,8 +72,7 @@ def _where(s: Scene) -> str:
             f"below is {key} in the content stream. Its own vector comes from the query stream, which has never seen "
             "the token at its position."
         )
-    has_own_mask = not any(edit.changes("mask") for edit in site.edits)
-    if site.role == "content" and has_own_mask and not s.walk.allowed.all():
+    if site.role == "content" and has_own_mask(site) and not s.walk.allowed.all():
         return f"below is {key}; a mask will hide what comes after it in the order."
     if site.site_kind.between_streams:
         left = ", as it left the encoder" if (site.stack, site.role) == ("decoder", "cross") else ""

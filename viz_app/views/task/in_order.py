@@ -22,12 +22,14 @@ from viz_app.views.task.reading import (
     check_row,
     reading_site,
 )
+from viz_app.words.allowed import has_own_mask
 
 N_ORDERED_TOKENS = 10  # tokens of the distribution at the chosen position
 STREAMS = {
     "content": "Content stream: itself, and what came before",
     "query": "Query stream: what came before, not itself",
 }
+CHANGED_STREAM = "{} stream, under the changed mask"
 
 
 def draw_in_order(run: CurrentRun, output: TokenInOrder, choices: TaskChoices) -> DrawnOutput:
@@ -37,7 +39,7 @@ def draw_in_order(run: CurrentRun, output: TokenInOrder, choices: TaskChoices) -
     checks = [
         *check_softmax(output.logits, output.log_probs),
         check_row(site, head, position),
-        *([] if _edits_masks(run.trace) else [check_order(run.trace, output)]),
+        *([check_order(run.trace, output)] if follows_order(run.trace) else []),
     ]
     return {"order": _payload(run, output, position, site, head)}, checks
 
@@ -47,8 +49,13 @@ def shown_position(output: TokenInOrder, chosen: int | None) -> int:
     return chosen if chosen is not None and chosen < len(output.order) else output.order[-1]
 
 
-def _edits_masks(trace: Trace) -> bool:
-    return any(edit.changes("mask") for site in trace.attention.values() for edit in site.edits)
+def follows_order(trace: Trace) -> bool:
+    """Return True if no edit changes a mask, so that all masks are those of the order."""
+    return all(map(has_own_mask, trace.attention.values()))
+
+
+def _stream_title(role: str, site: AttentionSite) -> str:
+    return STREAMS[role] if has_own_mask(site) else CHANGED_STREAM.format(role.capitalize())
 
 
 def check_order(trace: Trace, output: TokenInOrder) -> Check:
@@ -102,7 +109,7 @@ def _payload(
         **saving(file_name(run.trace, "order"), facts(run.trace)),
         "tokens": [token.as_json() for token in names], "order": list(output.order), "position": position,
         "expected": [token_label(tokenizer, token).as_json() for token in top.indices.tolist()],
-        "streams": [[role, title] for role, title in STREAMS.items()], "axes": ["predicted", "seen"],
+        "streams": [[role, _stream_title(role, stream)] for role, stream in streams.items()], "axes": ["predicted", "seen"],
         "answer": {
             "title": text.guess_title(names[position].text, 0, 1),
             "from": text.predicted_from([names[i].text for i in output.order if i in known], position == output.order[0]),

@@ -25,6 +25,7 @@ from viz_app.views.task.reading import (
     no_row,
     reading_site,
 )
+from viz_app.words.allowed import predicts_seen_tokens
 
 N_NEXT_TOKENS = 10  # tokens listed of the distribution at the chosen position
 ALTERNATIVES = 3  # tokens listed at every position of a text that the model wrote
@@ -108,9 +109,13 @@ def next_token_payload(
     """Return the payload of the component `answers`, with the header and arrays of a row."""
     run, output, expected = view.run, view.output, view.expectations
     following, field = view.following, _field(run, output.stream)
+    is_seen = predicts_seen_tokens(run.trace, output.stream)
+    given = text.GIVEN_LATER if is_seen else text.GIVEN_BEFORE
     header: dict[str, Any] = {
         "kind": "alternatives" if output.is_closed else "surprisal",
-        "title": text.predictions_title(run.terms, output, field, run.trace.teacher_forced),
+        "title": text.predictions_title(
+            run.terms, output, field, run.trace.teacher_forced, given=given
+        ),
         **saving(file_name(run.trace, "predictions"), facts(run.trace)),
         "opening": None if output.is_closed else view.tokens[0].as_json(),
         "places": [label.as_json() for label in following] + [None] * (not output.is_closed),

@@ -28,14 +28,19 @@ from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
 from viz_app.views.task import files, text
 from viz_app.views.task.classes import class_probabilities, token_classes
-from viz_app.views.task.in_order import draw_in_order
+from viz_app.views.task.in_order import draw_in_order, follows_order
 from viz_app.views.task.masked import draw_masked
 from viz_app.views.task.next_token import next_token
 from viz_app.views.task.pair import draw_choices, draw_labels, second_text_missing
 from viz_app.views.task.reading import DrawnOutput, TaskChoices, has_row
 from viz_app.views.task.span import draw_span
 from viz_app.views.task.text import ROW_NOTE
-from viz_app.words.allowed import blocking, reads_earlier_only
+from viz_app.words.allowed import (
+    blocking,
+    predicts_seen_tokens,
+    reads_all_earlier,
+    reads_earlier_only,
+)
 
 _MASK = (
     "**{opening}** hides a token; only its position is known. {reads}{trained}"
@@ -120,6 +125,20 @@ def no_picture(trace: Trace, output: Output) -> str:
         "page Attention shows which tokens attend to which. To see a text token by token, open **gpt**; to see one "
         "generated, **eng-fra**."
     )
+
+
+def explain_next_token(trace: Trace, output: NextToken, pair_output: str) -> str:
+    given = text.ALL_BEFORE
+    if predicts_seen_tokens(trace, output.stream):
+        given = text.LATER_TOO
+    elif not reads_all_earlier(trace, output.stream):
+        given = text.SOME_BEFORE
+    return text.SURPRISAL_NOTE.format(given=given)
+
+
+def explain_order(trace: Trace, output: TokenInOrder, pair_output: str) -> str:
+    note = text.ORDER_NOTE
+    return note if follows_order(trace) else f"{note}\n{text.ORDER_CHANGED}"
 
 
 def explain_masked(trace: Trace, output: MaskedToken, pair_output: str) -> str:
@@ -211,14 +230,14 @@ def _always(sentences: str) -> Explain:
 
 
 PRESENTATIONS: dict[type, OutputPresentation] = {
-    NextToken: OutputPresentation(next_token, _always(text.SURPRISAL_NOTE), "All positions, CSV", files.next_token_csv),
+    NextToken: OutputPresentation(next_token, explain_next_token, "All positions, CSV", files.next_token_csv),
     MaskedToken: OutputPresentation(draw_masked, explain_masked, "All guesses, CSV", files.masked_csv),
     ClassProbabilities: OutputPresentation(class_probabilities, explain_classes, "All classes, CSV", files.classes_csv),
     ChoiceProbabilities: OutputPresentation(draw_choices, explain_choice, "All choices, CSV", files.classes_csv),
     MultiLabelProbabilities: OutputPresentation(draw_labels, explain_judged, "All labels, CSV", files.labels_csv),
     TokenClasses: OutputPresentation(token_classes, explain_token_classes, "All classes, CSV", files.token_classes_csv),
     Span: OutputPresentation(draw_span, _always(text.SPAN_NOTE), "The spans, CSV", files.span_csv),
-    TokenInOrder: OutputPresentation(draw_in_order, _always(text.ORDER_NOTE), "The predictions, CSV", files.in_order_csv),
+    TokenInOrder: OutputPresentation(draw_in_order, explain_order, "The predictions, CSV", files.in_order_csv),
 }  # fmt: skip
 
 

@@ -31,9 +31,15 @@ CONTINUES, WRITES = (
 WRITES_SOUND = "transcribes speech"
 ONE_STEP_PREDICTION = "reads its input whole and predicts in one step"
 ROW_NOTE = "Its attention row shows what one head attended to."
+# what a token is predicted from
+ALL_BEFORE, SOME_BEFORE, LATER_TOO = (
+    "all tokens before it",
+    "tokens before it that the masks allow",
+    "later tokens too, as the mask allows",
+)
 SURPRISAL_NOTE = f"""
-**Surprisal** of a token is $-\\log_2 p$, where p is its probability, predicted from all tokens
-before it. It is 0 bits for a certain token, and 1 bit more each time p halves. **Entropy**, $-\\sum p \\log_2 p$, is the surprisal
+**Surprisal** of a token is $-\\log_2 p$, where p is its probability, predicted from {{given}}.
+It is 0 bits for a certain token, and 1 bit more each time p halves. **Entropy**, $-\\sum p \\log_2 p$, is the surprisal
 expected before the token is known. **Perplexity** is 2 to the mean surprisal.
 
 **The token that answers** is the one before. From its last vector the model makes the logits of what follows, and softmax
@@ -67,6 +73,10 @@ the content stream (fig. 1 there).
 **The token that answers** is the one that is predicted. From the last vector of its query stream the model makes the logits. Its
 attention row says what one head of that stream read for it.
 """
+ORDER_CHANGED = (
+    "**This run's masks are changed**, so a token may be predicted from others than the order says."
+)
+GIVEN_BEFORE, GIVEN_LATER = "given those before it", "with later ones in view"
 MASKED_TITLE = "Click a token to mask it; the model guesses it from {}"
 NO_MASK_TITLE = "The model guesses masked tokens from {}"
 BOTH_SIDES, BEFORE_IT = "both sides", "the tokens before it"
@@ -111,13 +121,16 @@ def purpose_and_score(
 
 
 def predictions_title(
-    terms: words.Terms, output: NextToken, field: str, teacher_forced: bool
+    terms: words.Terms,
+    output: NextToken,
+    field: str,
+    teacher_forced: bool,
+    *,
+    given: str = GIVEN_BEFORE,
 ) -> str:
-    """Return the title of the text's predictions."""
+    """Return the title of the text's predictions; `given` says what each is predicted from."""
     if not output.is_closed:
-        return (
-            f"How surprising each token of {terms.of(output.stream).text} is, given those before it"
-        )
+        return f"How surprising each token of {terms.of(output.stream).text} is, {given}"
     label = terms.label(field)
     if teacher_forced:
         return f"{label}, as given: the probability of each token and the most probable others"
