@@ -23,6 +23,7 @@ from models.analysis.position_measures import (
     similarity_by_distance,
 )
 from models.analysis.shuffle import ShuffleTest
+from models.layers.masks import LOOK_AHEAD
 from models.layers.positions import FORMULAS, formula_table
 from models.tokenizers.base import Encoding
 from models.trace.edits import Edit, HeadOff, HeadScale, MaskChange, SetWeights, Where, ZeroValue
@@ -39,6 +40,7 @@ from viz_app.views.positions import files as files
 from viz_app.views.positions import shuffle, tables
 from viz_app.views.positions import text as say
 from viz_app.views.positions.distance import DistanceChoices, distance_payloads
+from viz_app.views.positions.page import POSITIONS_PAGE
 from viz_app.views.positions.text import change_text
 
 COLOURS = [
@@ -751,6 +753,15 @@ def test_an_answer_to_a_new_order_is_after_the_one_as_typed() -> None:
         "with positions", ("the answer, 9 %", "a"), ("the answer, 8 %", "b")
     )
     assert other == "With positions, the answer, 9 %: a as typed; the answer, 8 %: b if reordered."
+
+
+def test_the_page_names_the_look_ahead_mask_only_where_it_hides() -> None:
+    scope = scope_of("gpt")
+    run = CurrentRun(scope, scope.run("abc"))
+    assert "The look-ahead mask gives some order" in POSITIONS_PAGE.answer(run)
+    opened = edited(run, (MaskChange(Where(kind="self"), removed_layers=(LOOK_AHEAD,)),))
+    answer = POSITIONS_PAGE.answer(opened)
+    assert answer.startswith("Attention alone ignores order. So a position vector is added")
 
 
 def test_scores_by_distance_name_positions_only_where_some_are_added() -> None:

@@ -10,12 +10,16 @@ from viz_app.views.positions import adding, distance, grid, rotation, shuffle
 from viz_app.views.positions.misprints import MISPRINTS
 from viz_app.views.positions.tables import CURVES_VIEW, MAP
 from viz_app.views.positions.text import NO_TABLE_REASONS
+from viz_app.words.allowed import predicts_seen_tokens
 
 POSITIONS_QUESTION = "Positions: how does the model know word order?"
 
 
-def positions_answer(model: Model) -> str:
-    """Say how this model knows the order of what it reads, in one or two sentences."""
+def positions_answer(model: Model, *, looks_back: bool = True) -> str:
+    """Say how this model knows the order of what it reads, in one or two sentences.
+
+    `looks_back` is False where the mask of a decoder lets tokens attend to later ones.
+    """
     if model.order_source == BY_STATES:
         return (
             "This model reads one token after the other, so the order is in its states. It has no position "
@@ -30,13 +34,19 @@ def positions_answer(model: Model) -> str:
         )
     if model.order_source in (BY_ROTATION, UNSEEN):
         return f"This model {NO_TABLE_REASONS[model.order_source]}."
-    order = "Attention alone ignores order."
-    if model.stack == "decoder":
+    order, begin = "Attention alone ignores order.", "So "
+    if model.stack == "decoder" and looks_back:
         order = "The look-ahead mask gives some order: each token attends only to those before it."
+        begin = "In addition, "
     added = "a position vector is added to each token."
-    begin = "In addition, " if model.stack == "decoder" else "So "
     without = "This model has no position vectors. In others, "
     return f"{order} {without if model.order_source == BY_MASK else begin}{added}"
+
+
+def _answer(run: CurrentRun) -> str:
+    model = run.scope.model
+    is_open = predicts_seen_tokens(run.trace, model.fields[0].stream)
+    return positions_answer(model, looks_back=not is_open)
 
 
 def _leads_to(run: CurrentRun, choices: object) -> NextQuestion:
@@ -59,7 +69,7 @@ POSITIONS_SECTION = Choice("positions-section", "", options=tuple(POSITIONS_SECT
 POSITIONS_PAGE = Page(
     "Positions",
     POSITIONS_QUESTION,
-    lambda run: positions_answer(run.scope.model),
+    _answer,
     POSITIONS_SECTIONS,
     _leads_to,
     POSITIONS_SECTION,
