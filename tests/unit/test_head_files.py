@@ -23,6 +23,8 @@ from viz_app.drawing.pooling import block_side
 from viz_app.drawing.scale import Scale
 from viz_app.drawing.sites import blocked_bits, by_kind
 from viz_app.drawing.stamp import facts, saving
+from viz_app.views.interventions.attribution_text import TOWARDS
+from viz_app.views.run_difference import DIFFERENCE_HELP
 
 TERMS = words.terms("translation", ("en", "fr"))
 OWN, CROSS = "decoder.layers.1.self_attn", "decoder.layers.0.cross_attn"
@@ -82,6 +84,15 @@ def test_the_maps_of_a_theme(
         assert np.abs(rgb(up[i]) - mixed(i / 16, paper, accent)).max() <= 1
         assert np.abs(rgb(both[16 + i]) - mixed(i / 16, paper, accent)).max() <= 1
         assert np.abs(rgb(both[16 - i]) - mixed(i / 16, paper, opposite)).max() <= 1
+
+
+def test_sentences_name_the_colours_of_larger_and_smaller_values() -> None:
+    for here in (LIGHT, DARK):
+        (more_red, _, more_blue), (less_red, _, less_blue) = map(rgb, (here.accent, here.opposite))
+        assert more_blue > more_red
+        assert less_red > less_blue
+    assert "Blue: larger in this run; orange: smaller" in DIFFERENCE_HELP
+    assert "Blue pushes towards the chosen answer, orange away" in TOWARDS
 
 
 def test_without_a_theme_colours_are_light() -> None:

@@ -475,6 +475,16 @@ def test_rows_with_nothing_to_read_are_named(scope: Scope) -> None:
     assert masks_text.empty_rows_note(run.trace.attention[OWN], "Decoder self", TARGET) == ""
 
 
+def test_a_row_that_one_head_alone_may_not_fill_is_named_for_that_head() -> None:
+    site = letters().run("abc", "edc").attention[CROSS]
+    allowed = torch.ones(1, site.n_heads, site.n_query, site.n_key, dtype=torch.bool)
+    allowed[0, 1, 2] = False
+    by_head = replace(site, mask=Mask([MaskLayer("drawn", allowed)]))
+    notes = [masks_text.empty_rows_note(by_head, "Cross", TARGET, head) for head in range(2)]
+    assert notes[0] == ""
+    assert notes[1].startswith("Cross: “d” may attend to nothing here")
+
+
 def test_rules_fit_the_kind_of_attention(view: MaskView) -> None:
     of_heads = masks_text.rules(view.sites[0])
     assert r"$\mathrm{softmax}(\frac{q\cdot k}{\sqrt{5}} + M)$" in of_heads
