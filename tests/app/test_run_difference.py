@@ -249,6 +249,9 @@ def test_different_widths_are_mentioned() -> None:
     assert list(drawn) == [DIFFERENCE_NOTE]
     (_, line), *_ = drawn[DIFFERENCE_NOTE]["rows"]
     assert "2 here and 3 in the pinned run" in line
+    both = [quantity([[1.0]], same={"number of tokens": n}) for n in (5, 7)]
+    (_, line), *_ = differences(both[:1], both[1:])[DIFFERENCE_NOTE]["rows"]
+    assert "number of tokens: 5 here and 7 in the pinned run" in line
 
 
 def test_one_of_two_pictures_is_drawn_where_the_other_has_no_difference() -> None:
