@@ -9,10 +9,19 @@ import torch
 from drawn import letters
 
 import models
+from models.analysis.joined_words import join_words
 from models.layers.masks import LOOK_AHEAD, Mask, MaskLayer, SiteKind
 from models.layers.similarity import SIMILARITIES, LearnedSimilarity
 from models.trace import AttentionSite
-from models.trace.edits import MaskChange, for_kinds
+from models.trace.edits import (
+    Edit,
+    HeadOff,
+    MaskChange,
+    SetWeights,
+    Where,
+    ZeroValue,
+    for_kinds,
+)
 from viz_app import words
 from viz_app.drawing.labels import Label
 from viz_app.views.inside.text import heads_title, token_names
@@ -156,6 +165,32 @@ def test_only_the_decoders_self_attention_is_said_to_be_hatched(
     assert "s(i−1)" in said["decoder.alignment"]
     assert said["decoder.alignment"].index("s(i−1)") < said["decoder.alignment"].index("h(j)")
     assert "one for each English token" in said["decoder.alignment"]
+
+
+@pytest.mark.parametrize(
+    ("edit", "sets_weights", "changes_mixture"),
+    [
+        (None, False, False),
+        (HeadOff(Where(site=CROSS, heads=(0,))), False, True),
+        (ZeroValue(Where(site=CROSS), token=0), False, True),
+        (SetWeights(Where(site=CROSS, heads=(0,)), cells=((0, 1.0),)), True, False),
+    ],
+)
+def test_an_edit_of_weights_or_of_their_mixture_is_named(
+    edit: Edit | None, sets_weights: bool, changes_mixture: bool
+) -> None:
+    run = letters().run("abc", "edc", edits=[edit] if edit else [])
+    told = words.how_to_read(run.attention[CROSS])
+    assert (", unless an edit sets them." in told) == sets_weights
+    assert (", unless an edit changes it." in told) == changes_mixture
+
+
+def test_an_edit_of_weights_is_named_beside_joined_words() -> None:
+    gpt, name = models.load("gpt", device="cpu"), "decoder.layers.0.self_attn"
+    edits = [SetWeights(Where(site=name), cells=((0, 1.0),))]
+    for one, is_named in ((edits, True), ([], False)):
+        site = join_words(gpt.run("unbelievable stories", edits=one)).attention[name]
+        assert (", unless an edit sets them." in words.how_to_read(site)) == is_named
 
 
 def test_a_window_of_one_token_is_counted_as_one() -> None:

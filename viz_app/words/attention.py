@@ -180,6 +180,14 @@ def formula_tex(site: AttentionSite) -> str:
     return " + ".join([plain, *(rf"\text{{{name}}}" for name in terms)])
 
 
+_MIXTURE_PARTS = ("value_weights", "head_out")
+
+
+def edits_mixture(site: AttentionSite) -> bool:
+    """Return True if an edit may change what a head makes of its weights and values."""
+    return any(edit.changes(part) for edit in site.edits for part in _MIXTURE_PARTS)
+
+
 def how_to_read(site: AttentionSite, writes: bool = False) -> str:
     """Return, in Markdown, how one row of the picture is computed; `writes` as in `axes`."""
     row_names = ' "A → B": the model has just read A and is about to predict B.' if writes else ""
@@ -192,14 +200,15 @@ def how_to_read(site: AttentionSite, writes: bool = False) -> str:
     if not site.has_causes:
         return f"{shares}."
     output = (
-        r"The context is that mixture of the states, $\sum_j \text{weight}_j\, h_j$."
+        r"The context is that mixture of the states, $\sum_j \text{weight}_j\, h_j$"
         if is_alignment(site)
-        else r"The head then passes on that mixture of the values, $\text{weights}\cdot V$."
+        else r"The head then passes on that mixture of the values, $\text{weights}\cdot V$"
     )
+    output += ", unless an edit changes it" * edits_mixture(site)
     edited = ", unless an edit sets them" if site.edits_weights else ""
     return (
         rf"{shares}. They are $\mathrm{{softmax}}\left({formula_tex(site)}\right)$ over the keys that the row may "
-        rf"attend to{edited}. {output}"
+        rf"attend to{edited}. {output}."
     )
 
 
@@ -209,8 +218,10 @@ def _how_to_read_words(site: WordSite, writes: bool) -> str:
         if writes
         else ""
     )
+    edited = ", unless an edit sets them" * site.of.edits_weights
     softmax = (
-        rf" The tokens' weights are $\mathrm{{softmax}}\left({formula_tex(site)}\right)$ over the keys that a token may read."
+        rf" The tokens' weights are $\mathrm{{softmax}}\left({formula_tex(site)}\right)$ over the keys that a token may "
+        f"read{edited}."
         if site.of.has_causes
         else ""
     )

@@ -170,7 +170,6 @@ class _Matrix(NamedTuple):
 
 
 _QUERIES, _KEYS = "query", "key"  # axes that count tokens
-_EDITED_MIXTURE = ("value_weights", "head_out")  # what an edit may change of weights · values
 _ON_ONE_SCALE = (
     ("x", "memory"), ("W_Q", "W_K", "W_V"), ("q", "k"), ("v", "b"), ("learned_W", "learned_U"), ("compared_q", "compared_k"),
 )  # fmt: skip
@@ -221,8 +220,7 @@ def _results(site: AttentionSite, terms: Sequence[str]) -> dict[str, _Matrix]:
     """Describe the scores, their terms, the weights, and the head's output."""
     output = "context" if words.is_alignment(site) else "output of the head"
     is_set = ", unless an edit sets it" if site.edits_weights else ""
-    mixes_anew = any(edit.changes(what) for edit in site.edits for what in _EDITED_MIXTURE)
-    is_changed = ", unless an edit changes it" if mixes_anew else ""
+    is_changed = ", unless an edit changes it" * words.edits_mixture(site)
     return {
         **{name: _Matrix(f"{name} term of the score", (_QUERIES, _KEYS)) for name in terms},
         "scores": _Matrix("score before the mask", (_QUERIES, _KEYS), words.formula(site)),
