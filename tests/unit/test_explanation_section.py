@@ -179,6 +179,9 @@ def test_a_row_that_no_edit_changes_is_the_model_under_its_masks() -> None:
     assert text.probability_text(best) in own["says"][0]
     edited = with_edits(run, *masked.spec.edits, row.edit(torch.eye(len(row.weights))[0]))
     assert columns(edited, choices)["own"]["title"] == text.NOW
+    for one, is_edited in ((masked, False), (edited, True)):
+        about = explanation_payloads(one, choices)["row_tests"]["about"]
+        assert (f"{text.OTHER_COLUMNS}: {text.WITHOUT_EDITS}" in about) == is_edited
 
 
 def test_seeds_are_told_apart_by_recipe_and_compared() -> None:

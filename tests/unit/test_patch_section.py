@@ -11,8 +11,9 @@ from recurrence_by_hand import logits_by_hand
 import models
 from models.analysis.cells import cell_effects
 from models.analysis.metrics import logits_of
+from models.layers.masks import LOOK_AHEAD
 from models.trace import Trace
-from models.trace.edits import HeadOff, Patch, Where
+from models.trace.edits import HeadOff, MaskChange, Patch, Where
 from viz_app.input_bar.examples import readable_examples
 from viz_app.session.cache import changed_run
 from viz_app.session.current_run import CurrentRun
@@ -167,6 +168,18 @@ def test_files_name_the_other_text_and_the_decision(part: str, key: str) -> None
             assert part in name
         if key == "patch":
             assert measured in drawn["measured"]
+
+
+@pytest.mark.parametrize(("part", "key"), [("residual", "patch"), ("gradient", "scatter")])
+def test_a_picture_names_no_edit_that_its_numbers_are_without(part: str, key: str) -> None:
+    run, two, chosen = run_of("gpt"), both("gpt"), choices("gpt", part=part)
+    opened = MaskChange(Where(kind="self"), removed_layers=(LOOK_AHEAD,))
+    taken = two.patch("needed", Where(site="decoder.layers.1.self_attn", heads=(2,)))
+    for edits, named in (((opened,), False), ((opened, taken), True)):
+        edited = changed_run(run, replace(run.spec, edits=edits))
+        about = patch_section_payloads(edited, chosen)[key]["about"]
+        assert "look-ahead" not in about
+        assert ("changed: decoder.layer2.self_attn" in about) == named
 
 
 def test_files_name_both_texts_of_both_runs() -> None:

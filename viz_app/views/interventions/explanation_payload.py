@@ -104,6 +104,7 @@ def _table(
     queries, keys = axes_labels(trace, site)
     token = _label(what, before.predicted)
     is_edited = any(edit.where == row.where for edit in what.after.spec.edits)
+    unchanged = {text.OTHER_COLUMNS: text.WITHOUT_EDITS} if _is_changed(what) else {}
     columns = [_run_column(what, row, now, before, is_edited), *_tests(what, choices, row, tests)]
     weights_now = now.weights.tolist()
     for column in columns[1:]:
@@ -114,7 +115,7 @@ def _table(
         **answers_difference(what, text.NO_WEIGHT_CHANGED),
         **saving(
             head_name(trace, site, row.head, "row-tests", decision_part(what.decision.row)),
-            decision_facts(what),
+            decision_facts(what, **unchanged),
         ),
         "title": text.explanation_title(token, queries[row.query].text),
         "decisions": [
@@ -135,6 +136,11 @@ def _table(
     }
 
 
+def _is_changed(what: FollowedDecision) -> bool:
+    """Return True if an edit changes the run; a changed mask is in both runs."""
+    return what.after.spec.edits != what.before.spec.edits
+
+
 def _alike(one: Sequence[float], other: Sequence[float]) -> bool:
     return all(abs(a - b) < MIN_DIFFERENCE for a, b in zip(one, other, strict=True))
 
@@ -144,7 +150,7 @@ def _run_column(
 ) -> dict[str, Any]:
     """Return the column of the run itself, whose bars are moved by hand."""
     after = logits_of(what.after.trace.outputs)[row.decision].double().log_softmax(-1)
-    is_changed = what.after.spec.edits != what.before.spec.edits  # a changed mask is in both
+    is_changed = _is_changed(what)
     return {
         "name": "own",
         "title": text.NOW if is_changed else text.OWN_MODEL,

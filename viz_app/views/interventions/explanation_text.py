@@ -10,6 +10,7 @@ NO_ROW = (
 EXPLANATION_TOO_LONG = "This {noun} has too many tokens to try other weights; the limit is {most}."
 OWN_MODEL = "This model"
 NOW = "This model, edited"
+OTHER_COLUMNS, WITHOUT_EDITS = "other columns", "without these edits, under the same masks"
 EXPLANATION_NAMES = {
     "uniform": "Equal",
     "permuted": "Permuted",

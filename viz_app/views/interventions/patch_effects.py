@@ -199,6 +199,12 @@ def edited_of(run: CurrentRun, measured: PatchEffects, side: str, edits: Edits) 
     return base.with_edits(patches)
 
 
+def drawn_trace(run: CurrentRun, measured: PatchEffects) -> Trace:
+    """Return this text's run as it is drawn: under its patches, without other edits."""
+    edited = edited_of(run, measured, NECESSARY, run.trace.edits)
+    return measured.two.this.trace if edited is None else edited
+
+
 def strongest_cell(measured: PatchEffects, side: str) -> tuple[int, int, float] | None:
     """Return the row, the position and the effect of the strongest cell, as it is drawn."""
     cells = measured.effects[side].cells

@@ -17,6 +17,7 @@ from viz_app.views.interventions import patch_text as say
 from viz_app.views.interventions.patch_effects import (
     PatchChoices,
     PatchEffects,
+    drawn_trace,
     edits_of,
     patch_facts,
     patch_parts,
@@ -74,11 +75,9 @@ def gradient_picture(
     run: CurrentRun, choices: PatchChoices, measured: PatchEffects
 ) -> dict[str, Any]:
     """Return the payload of both scatters."""
+    about = patch_facts(drawn_trace(run, measured), measured.two)
     return {
-        **saving(
-            file_name(run.trace, *patch_parts(measured.two, choices)),
-            patch_facts(run.trace, measured.two),
-        ),
+        **saving(file_name(run.trace, *patch_parts(measured.two, choices)), about),
         "unit": "share of the gap" if measured.is_share else measured.two.metric(NECESSARY).unit,
         "axes": [say.EXACT_EFFECT, say.GUESSED_EFFECT],
         "hint": say.SCATTER_HINT.format(noun=measured.two.noun),

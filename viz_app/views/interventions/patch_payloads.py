@@ -24,6 +24,7 @@ from viz_app.views.interventions.patch_effects import (
     Effects,
     PatchChoices,
     PatchEffects,
+    drawn_trace,
     edited_of,
     edits_of,
     measure_patches,
@@ -104,7 +105,8 @@ def patch_picture(run: CurrentRun, choices: PatchChoices, measured: PatchEffects
     levels = (level(two.metric(side), two.sides(side)[0].trace) for side in SIDES)
     return {
         **saving(
-            file_name(run.trace, "patch", *patch_parts(two, choices)), patch_facts(run.trace, two)
+            file_name(run.trace, "patch", *patch_parts(two, choices)),
+            patch_facts(drawn_trace(run, measured), two),
         ),
         "measured": say.metric_values(
             two.decision.label.text, two.rival_name, two.row, *levels, two.noun
