@@ -13,6 +13,7 @@ from drawn import Drawing, at, letters, mixed, rgb, saved
 from small import random_model
 
 import models
+from models import decoding
 from models.checkpoint import Checkpoint
 from models.decoding import BeamStep, Hypothesis
 from models.decoding import runs as decoding_runs
@@ -26,12 +27,19 @@ from viz_app.drawing.difference import common_items
 from viz_app.drawing.labels import token_labels
 from viz_app.drawing.payload import unpack
 from viz_app.drawing.stamp import saving
+from viz_app.session.current_run import CurrentRun
 from viz_app.views.decoding import beam as decoding_beam
 from viz_app.views.decoding import files as decoding_files
 from viz_app.views.decoding import files as decoding_svg
 from viz_app.views.decoding import steps as decoding_payloads
 from viz_app.views.decoding.decoding_facts import decoding_facts
 from viz_app.views.decoding.decoding_runs import DecodingRuns, ShownAttention, decoder_attention
+from viz_app.views.decoding.payloads import (
+    DecodingChoices,
+    DecodingPosition,
+    decoding_quantities,
+)
+from viz_app.views.decoding.payloads import decoding_payloads as decoding_page_payloads
 
 TERMS = words.terms("translation", ("en", "fr"))
 CROSS, OWN = "decoder.layers.1.cross_attn", "decoder.layers.1.self_attn"
@@ -727,3 +735,25 @@ def test_the_sentence_says_where_the_forced_and_the_free_run_differ(
     ]
     assert kept == [token for token, both in zip(ours, free["sharedByForced"], strict=True) if both]
     assert not all(free["shared"])
+
+
+def choices_of(run: CurrentRun, method: Method, *, is_tree: bool = False) -> DecodingChoices:
+    reading = decoder_attention(run.trace, 1, 2)
+    return DecodingChoices(method, reading, DecodingPosition(), run.input_ids, is_tree=is_tree)
+
+
+def test_a_difference_is_of_the_text_that_is_generated(scope: Scope) -> None:
+    """Not of the given text, which the other lane reads."""
+    run = CurrentRun(scope, scope.run("abcde", "edc"))
+    next_tokens, weights = decoding_quantities(run, choices_of(run, Method()))
+    steps = list(decoding.greedy(scope.model, run.input_ids))
+    by_hand = torch.stack([step.log_probs for step in steps]).exp()
+    np.testing.assert_allclose(next_tokens.values, by_hand, atol=1e-6)
+    assert len(weights.values) == len(steps) != len(run.trace.next_token.labels)
+
+
+def test_a_tree_has_the_length_penalty_of_its_search(scope: Scope) -> None:
+    run = CurrentRun(scope, scope.run("abcde"))
+    method = Method("beam", width=3, alpha=1.25)
+    drawn = decoding_page_payloads(run, choices_of(run, method, is_tree=True))
+    assert unpack(drawn["beam_tree"])[0]["alpha"] == 1.25

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from drawn import SVG, Drawing, at, letters, mixed, rgb, saved
+from small_runs import edited
 
 from models import Scope
 from models.architectures.seq2seq import ALIGNMENT
@@ -29,7 +30,7 @@ from viz_app.views.masks import mask_view, outcome_text, painter
 from viz_app.views.masks import text as masks_text
 from viz_app.views.masks.mask_view import LogProbChange, MaskView
 from viz_app.views.masks.page import ALL_MASKS
-from viz_app.views.masks.payloads import MaskChoices
+from viz_app.views.masks.payloads import MaskChoices, mask_quantities
 
 TERMS = words.terms("translation", ("en", "fr"))
 KIND = {kind.name: kind for kind in Transformer.kinds}
@@ -624,6 +625,15 @@ def test_files_are_about_the_text_shown(scope: Scope, row: int, text: str) -> No
     choices = MaskChoices("abc", "", row, "cross", CROSS, 0)
     files = ALL_MASKS.files(run, choices)
     assert [file.about(run)["source"] for file in files] == [text] * 4
+
+
+def test_a_difference_is_of_the_changed_masks(scope: Scope) -> None:
+    run = edited(CurrentRun(scope, cache.trace(scope, ("abcde", ""))), CHANGES)
+    for kind, name in (("decoder_self", OWN), ("cross", CROSS)):
+        open_cells, weights = mask_quantities(run, MaskChoices("", "", 0, kind, name, 2))
+        site = run.trace.attention[name]
+        assert torch.equal(open_cells.values, site.allowed(head=2))
+        np.testing.assert_allclose(weights.values, site.weights(2), atol=1e-6)
 
 
 def test_the_drawing_shows_the_mask_before_after_and_the_difference(
