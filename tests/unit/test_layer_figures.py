@@ -19,7 +19,13 @@ from viz_app import words
 from viz_app.drawing.payload import unpack
 from viz_app.session.current_run import CurrentRun
 from viz_app.views.layer import files, text
-from viz_app.views.layer.payloads import N_TOP_TOKENS, STRONGEST, layer_payload, layer_payloads
+from viz_app.views.layer.payloads import (
+    N_TOP_TOKENS,
+    STRONGEST,
+    layer_payload,
+    layer_payloads,
+    layer_quantities,
+)
 from viz_app.views.layer.token_view import LayerChoices, TokenView, clicked_token, token_view
 
 TERMS = words.terms("letters")
@@ -480,6 +486,19 @@ def test_the_vectors_read_back() -> None:
         assert held["log_probs"].shape == (5, scope.config.vocab_size)
         assert (held["position"], str(held["fingerprint"])) == (2, scope.fingerprint)
     assert files.layer_file_name(at, "npz") == "letters.decoder.layers.token3.npz"
+
+
+def test_pictures_and_differences_count_the_token_from_one(decoder) -> None:
+    run, choices, header, _ = decoder
+    assert header["file"] == "letters.decoder.token3"
+    own, everything = layer_quantities(run, choices)
+    assert own.name == "the residual stream at token 3 of the target"
+    assert own.file == "decoder.token3.residual-stream"
+    view = token_view(run, choices)
+    np.testing.assert_allclose(own.values[-1], view.parts[-1].after)
+    assert everything.name == "the residual stream of all target tokens after layer 2"
+    stream = run.trace.activations["decoder.layers.1.resid_post"].value[0]
+    np.testing.assert_allclose(everything.values, stream)
 
 
 def test_the_payload_is_the_same_for_the_same_run(decoder) -> None:
