@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 import torch
 from drawn import letters
+from small_scopes import scope_of
 from test_own_image import watched
 
 import models
@@ -387,6 +388,19 @@ def test_a_change_that_the_picture_would_not_show_is_refused(run: Trace, edits: 
     with pytest.raises(ValueError, match=rf"^{said}: a mask is drawn with one MaskChange for a "):
         mask(changed, run)
     assert compare(run, changed)
+
+
+def test_another_order_of_prediction_is_not_the_same_run_before_a_change() -> None:
+    scope, edits = scope_of("xlnet"), for_kinds(query=MaskChange(block=((0, 1),)))
+    forwards = list(range(len(scope.run("ab ba cd").streams["text"].ids)))
+    backwards = forwards[::-1]
+    assert len(forwards) > 1
+    changed = scope.run("ab ba cd", order=backwards, edits=edits)
+    assert mask(changed, before=scope.run("ab ba cd", order=backwards))
+    for before in (scope.run("ab ba cd"), scope.run("ab ba cd", order=forwards)):
+        with pytest.raises(ValueError, match="a run of the same model on the same input"):
+            mask(changed, before=before)
+    assert mask(scope.run("ab ba cd", order=forwards, edits=edits), before=scope.run("ab ba cd"))
 
 
 def test_another_image_or_sound_is_not_the_same_run_before_a_change(run: Trace) -> None:

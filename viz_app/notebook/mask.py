@@ -1,5 +1,6 @@
 """The masks of a run: every layer by name, and one head under the original and changed masks."""
 
+from collections.abc import Hashable
 from dataclasses import replace
 
 from models.runs.masked_comparison import MaskedRun
@@ -104,8 +105,17 @@ def _given_text(trace: Trace) -> MaskedRun:
     return MaskedRun(trace, output.labels, tuple(log_probs.tolist()), None, ())
 
 
-def _read(trace: Trace) -> dict[str, tuple[tuple[int, ...], str]]:
-    """Return what the model read of each stream: the ids, and the digest of an image or a sound."""
+def _read(trace: Trace) -> dict[str, tuple[Hashable, ...]]:
+    """Return what the model read of each stream, and in which order it predicts.
+
+    Images and sounds are told apart by their digests.
+    """
     return {
-        name: (tuple(row.ids), getattr(row, "digest", "")) for name, row in trace.streams.items()
+        name: (
+            row.ids,
+            row.segments,
+            row.order or tuple(range(len(row.ids))),
+            getattr(row, "digest", ""),
+        )
+        for name, row in trace.streams.items()
     }
