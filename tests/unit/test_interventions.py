@@ -1,5 +1,7 @@
 """The page Interventions: its numbers are those of edited runs, and its sentences give the right direction."""
 
+import csv
+import io
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
@@ -130,6 +132,7 @@ def test_the_distribution_is_that_of_both_runs(name: str) -> None:
     for shown, one in zip(drawn["decisions"], what.all, strict=True):
         before, after = (log_prob(t, one.row, one.option) for t in (run.trace, edited.trace))
         assert shown["change"] == pytest.approx(after - before, abs=1e-4)
+    assert drawn["asked"].endswith(f"decision {what.chosen + 1}")
     assert [shown["chosen"] for shown in drawn["decisions"]].index(True) == what.chosen
 
 
@@ -173,6 +176,19 @@ def test_files_record_the_choices_behind_them() -> None:
     assert "\na head that is off passes on: equal weights\n" in every[3]
 
 
+def test_the_table_has_the_effects_of_the_board_by_layer_and_head_from_one() -> None:
+    run = run_of("gpt")
+    (file,) = BOARD_OF_HEADS.files(run, USUAL)
+    _, *rows = csv.reader(io.StringIO(file.make(run)))
+    (kind,) = head_off_payloads(run, USUAL)["board"]["kinds"]
+    told = {(int(layer), int(head)): float(effect) for _, layer, head, effect, _ in rows}
+    assert told == {
+        (layer, head): pytest.approx(effect)
+        for layer, effects in zip(kind["layers"], kind["effects"], strict=True)
+        for head, effect in enumerate(effects, start=1)
+    }
+
+
 def test_the_first_difference_is_the_first() -> None:
     run = run_of("eng-fra-bahdanau")
     drawn = head_off_payloads(
@@ -188,6 +204,12 @@ def test_the_first_difference_is_the_first() -> None:
         == "First difference: word 2, “nothing” became “b”."
     )
     assert text.changed_answer(["a"], ["a"], -1) == "The same answer."
+
+
+def test_a_model_that_writes_nothing_has_no_words() -> None:
+    scope = models.load("reverse-unmasked", device="cpu")
+    outcome = head_off_payloads(CurrentRun(scope, scope.run("abc")), USUAL)["outcome"]
+    assert [answer["words"] for answer in outcome["answers"]] == [[], []]
 
 
 def test_words_of_a_continuation_are_counted_without_the_space_before_it() -> None:

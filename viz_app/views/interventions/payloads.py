@@ -289,10 +289,11 @@ def _log_probs(trace: Trace) -> torch.Tensor:
 
 
 def answer_words(run: CurrentRun) -> list[str]:
-    """Return the words of the model's answer under the run's edits."""
+    """Return the words of the model's answer under the run's edits; none if it writes nothing."""
     if not run.scope.model.can_write:
         return decision_words(run.trace)
-    return (_written(run).output or "").strip().split(" ")
+    answer = (_written(run).output or "").strip()
+    return answer.split(" ") if answer else []
 
 
 def _written(run: CurrentRun) -> MaskedRun:
