@@ -128,14 +128,14 @@ def where_from(site: AttentionSite, t: Terms) -> str:
             " (as it leaves the encoder). This is where the two texts meet."
         )
     if site.role == "query":
+        origin = (
+            "Queries **Q** come from the query stream, which knows its position but not the token there. The keys "
+            f"**K** and values **V** come from the content stream of {key.text}"
+        )
         read = ". The query stream attends to what comes before it in the order."
         if not has_own_mask(site):
             read = may_read(site, query.token)
-        return (
-            "Queries **Q** come from the query stream, which knows its position but not the token there. The keys "
-            f"**K** and values **V** come from the content stream of {key.text}{read} "
-            "Its last state predicts the token at its own position."
-        )
+        return origin + read + " Its last state predicts the token at its own position."
     if site.site_kind.between_streams:
         return f"Queries **Q** come from {query.text}. The keys **K** and values **V** come from {key.text}."
     all_from_query = f"Queries **Q**, keys **K** and values **V** all come from {query.text}"

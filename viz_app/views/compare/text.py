@@ -54,7 +54,7 @@ REREAD = "Both read this run's answer."
 COMPARE_LEGEND = "mean Jensen–Shannon divergence of the rows, in bits"
 DISTANCE_HELP = """**Distance.** Each row of weights is a distribution over the keys. Two rows are compared by the Jensen–Shannon divergence
 in bits. It is 0 if they are equal, 1 if they share no key. A head counts by the mean over its rows. A row in which only one
-run may attend to anything counts ½; one in which neither may does not count.
+run may attend to anything counts ½. One in which neither may does not count.
 
 **Difference.** Weight in this run minus weight in the other, cell by cell. Its colours have one scale for all heads of the page.
 
