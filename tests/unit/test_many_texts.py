@@ -59,14 +59,15 @@ def test_each_cell_is_the_result_of_its_own_head(run, swept):
         effect, note = shown[titles[one.kind], one.layer, one.head]
         assert effect == one.effect.mean
         assert (note["mark"] == "*") == one.is_marked
-        assert f"{one.effect.low:+.3f}".replace("-", "−") in note["says"]
+        interval = f"{one.effect.low:+.3f} to {one.effect.high:+.3f}".replace("-", "−")
+        assert note["says"].startswith(f" (95 % interval {interval}")
 
 
 @pytest.mark.parametrize(
     ("effects", "wanted", "not_wanted"),
     [
         ((0.5, -0.1), "1 of 2 heads are needed*, 1 harmful*.", "lowers"),
-        ((0.1, -0.5), "lowers the loss most when off: −0.500", "raises"),
+        ((0.1, -0.5), "lowers the loss most when off: −0.500 (−0.510 to −0.490).", "raises"),
         ((0.5, 0.1), "2 of 2 heads are needed*.", "harmful"),
     ],
 )
@@ -101,6 +102,11 @@ def test_a_star_marks_an_effect_with_the_same_sign_in_both_halves(scope: Scope) 
     assert mean < -1
     assert not is_marked
     assert sum(is_marked for _, is_marked in marks.values()) == 1
+
+
+def test_the_title_counts_the_half_of_the_texts_that_reports(run, swept):
+    title = many_texts.sweep_board(run, replace(swept, n_texts=401))["title"]
+    assert "over 200 held-out texts" in title
 
 
 def test_with_few_texts_no_head_can_be_significant(run, swept):
