@@ -629,6 +629,9 @@ def test_two_alignments_of_one_pair(shipped, name):
     )
     assert arrays["bars"].mean() == pytest.approx(means[place, head], abs=1e-6)
     assert header["maps"][1]["title"] == f"Cross-attention, layer {place + 1}, head {head + 1}"
+    for name, drawn, formula in zip(names, header["maps"], ("v·tanh(", "q·k"), strict=True):
+        assert drawn["note"].startswith(f"{name}, trained for ")
+        assert formula in drawn["note"]
     assert len(header["rows"]) == len(shown.streams["target"].ids) == len(arrays["bars"])
     assert f"**{means[place, head]:.2f} bits**" in prose(at)
 

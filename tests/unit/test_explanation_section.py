@@ -184,6 +184,13 @@ def test_a_row_that_no_edit_changes_is_the_model_under_its_masks() -> None:
         assert (f"{text.OTHER_COLUMNS}: {text.WITHOUT_EDITS}" in about) == is_edited
 
 
+def test_the_file_is_named_by_the_head_of_the_row() -> None:
+    run, choices = run_of("gpt"), replace(usual("gpt"), head=1)
+    assert "decoder.layer3.self_attn.head2.row-tests" in str(
+        explanation_payloads(run, choices)["row_tests"]
+    )
+
+
 def test_seeds_are_told_apart_by_recipe_and_compared() -> None:
     run = run_of("dates-bahdanau")
     assert "dates-cosine" in explanation._others(run)

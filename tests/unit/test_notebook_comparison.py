@@ -77,6 +77,18 @@ def test_a_run_beside_itself_differs_nowhere(run: Trace) -> None:
     assert not any(np.any(kind["values"]) for kind in grid(picture)["kinds"])
 
 
+def test_the_title_and_the_facts_tell_the_edited_run_from_the_other(
+    run: Trace, other: Trace
+) -> None:
+    for first, second in ((run, other), (other, run)):
+        picture = compare(first, second)
+        named, then = picture.title.split(" and ")
+        assert ("(changed)" in named, "(changed)" in then) == (first is other, second is other)
+        begins, ends = picture.about.split(" Second run: ")
+        assert begins.startswith("First run: ")
+        assert ("changed" in begins, "changed" in ends) == (first is other, second is other)
+
+
 def test_an_edited_run_is_not_labelled_with_the_text_of_the_unedited_one() -> None:
     scope = models.load("eng-fra", device="cpu")
     run = scope.run("We like him.")
