@@ -125,8 +125,13 @@ def test_the_table_holds_the_guess_of_each_head() -> None:
     assert head[-1] == "gradient estimate"
     points = [p for panel in drawn("eng-fra")["scatter"]["panels"] for p in panel["points"]]
     assert [(row[4], row[6]) for row in rows] == [(p["exact"], p["guess"]) for p in points]
-    plain, *_ = patch_payloads.patch_table(run_of("eng-fra"), replace(asked, part="residual"))
+    attention = run_of("eng-fra").trace.attention
+    places = [(attention[p["site"]].layer + 1, p["head"] + 1) for p in points]
+    assert [tuple(row[2:4]) for row in rows] == places
+    plain, *effects = patch_payloads.patch_table(run_of("eng-fra"), replace(asked, part="residual"))
     assert plain == head[:-1]
+    by_head = {tuple(row[:4]): row[4] for row in effects if isinstance(row[3], int)}
+    assert by_head == {tuple(row[:4]): pytest.approx(row[4], abs=1e-5) for row in rows}
 
 
 def test_a_patched_head_is_marked() -> None:
