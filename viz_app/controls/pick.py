@@ -6,10 +6,11 @@ from typing import Any, Literal, TypeVar
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
+from viz_app.controls.drawn import DrawnChoice, note_choice
 from viz_app.session.live import noted
 from viz_app.session.parameters import Choice, Number, Parameter, Several, Switch, Whole
 from viz_app.session.remembered import remember
-from viz_app.session.url_state import bound, chosen_option, get
+from viz_app.session.url_state import bound, chosen_option, get, set_value
 
 Picked = TypeVar("Picked")
 
@@ -46,13 +47,24 @@ def pick_few(
     The initial one is the parameter's default or the first.
     """
     default = choice.default if choice.default in options else options[0]
+    chosen = chosen_option(choice, options, default)
+    note_choice(
+        DrawnChoice(
+            choice.name,
+            label,
+            settings.get("help") or "",
+            tuple(map(named, options)),
+            options.index(chosen),
+            lambda i: set_value(choice, options[i]),
+        )
+    )
     return st.segmented_control(
         label,
         list(options),
         required=True,
         format_func=named,
         **settings,
-        **bound(choice, chosen_option(choice, options, default)),
+        **bound(choice, chosen),
     )
 
 

@@ -4,6 +4,7 @@ from typing import Any
 
 import streamlit as st
 
+from viz_app.controls.drawn import note_text
 from viz_app.session import url_state
 from viz_app.session.parameters import Text, typed_text_too_long
 
@@ -15,6 +16,6 @@ def text_box(label: str, parameter: Text, value: str, **settings: Any) -> tuple[
     """
     text = st.text_area(label, **settings, **url_state.bound(parameter, value))
     n = url_state.uncut_length(parameter)
-    return parameter.limited(
-        text
-    ), f"The text {typed_text_too_long(n)}. The rest was left out." if n else ""
+    kept = parameter.limited(text)
+    note_text(label, kept)
+    return kept, f"The text {typed_text_too_long(n)}. The rest was left out." if n else ""

@@ -1,6 +1,7 @@
 """The choice of attention kind, layer and head: one control, placed alike on all pages."""
 
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import streamlit as st
@@ -8,6 +9,7 @@ from streamlit.delta_generator import DeltaGenerator
 
 from models.trace import AttentionSite
 from viz_app import words
+from viz_app.controls.drawn import DrawnChoice, note_choice
 from viz_app.session.focus import pick_head
 from viz_app.session.live import noted
 
@@ -40,8 +42,9 @@ def which_head(
     """
     names = [layer.name for layer in kinds[site.kind]]
 
-    def move() -> None:
-        sites, state = kinds[st.session_state.get(_KIND, site.kind)], st.session_state
+    def move(changes: Mapping[str, Any] = MappingProxyType({})) -> None:
+        state = {**st.session_state.to_dict(), **changes}
+        sites = kinds[state.get(_KIND, site.kind)]
         picked = sites[min(state.get(_LAYER, names.index(site.name) + 1), len(sites)) - 1]
         number = state.get(_HEAD, head if head is None else head + 1)
         pick(
@@ -66,6 +69,16 @@ def which_head(
         ),
     )[: 3 if heads else 1]:
         if len(options) > 1:
+            note_choice(
+                DrawnChoice(
+                    key,
+                    label,
+                    words.GLOSSARY.get(label.lower(), ""),
+                    tuple(map(named, options)),
+                    options.index(value),
+                    lambda i, key=key, options=options: move({key: options[i]}),
+                )
+            )
             pick_one(label, key, options, value, move, named)
         else:
             st.session_state.pop(key, None)
