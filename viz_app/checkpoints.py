@@ -6,6 +6,9 @@ system, so that no name reveals what exists on this machine.
 """
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from itertools import islice
 from pathlib import Path
 
@@ -34,6 +37,18 @@ MAX_SEARCHED_FOLDERS = 10_000  # below --models; the upper level comes first
 NOT_OFFERED = "There is no such model here. Pick one from the list."
 MAX_QUOTED_NAME = 200  # characters of a name that are repeated in an error message
 
+_offers_only_shipped: ContextVar[bool] = ContextVar("offers only shipped", default=False)
+
+
+@contextmanager
+def only_shipped() -> Iterator[None]:
+    """Offer the shipped checkpoints alone in the block, for pages that are published."""
+    token = _offers_only_shipped.set(True)
+    try:
+        yield
+    finally:
+        _offers_only_shipped.reset(token)
+
 
 def is_shared() -> bool:
     """Return True if the app is open to people other than the one at this machine."""
@@ -47,6 +62,8 @@ def module() -> str | None:
 
 def offered() -> dict[str, str]:
     """Return name → argument of models.load of what the menu offers, in its order."""
+    if _offers_only_shipped.get():
+        return {name: name for name in models.shipped()}
     names = dict.fromkeys([*filter(None, [module()]), *models.shipped()])
     folders = _folders() | run_owners.offered_runs(is_shared())
     return {name: name for name in names} | {
