@@ -301,6 +301,10 @@ def test_a_card_is_a_link_with_its_masks(stage: Stage) -> None:
     )
     assert stage.attrs("a.card", "href") == ["task?checkpoint=a&present=1"]
     stage.js("() => document.documentElement.removeAttribute('data-present')")
+    groups = [{"title": "GPT", "cards": [other | {"href": ""}]}]  # a model without a page
+    stage.show(pack({"groups": groups, "none": "No attention", "more": "More"}, cells=cells[:0]))
+    assert stage.texts(".open, a.card") == []
+    assert stage.texts("details:not([open]) > .sizes") == ["7 parameters"]
     opened = {name: value for name, value in other.items() if name != "href"}
     groups = [{"title": "Open now", "cards": [opened]}]
     stage.show(pack({"groups": groups, "none": "No attention", "more": "More"}, cells=cells[:0]))

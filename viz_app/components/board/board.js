@@ -54,9 +54,10 @@ class Board {
       button.setAttribute("aria-pressed", state.factor !== 1);
       const about = `${title}, layer ${layers[row]}, head ${head + 1}`,
         effectText = effect === null ? "" : `: ${plain(effect)} ${this.picture.unit}${note.says}`;
+      const { scales = true } = this.picture;
       const how = state.factor === 1
-        ? "Click to switch it off; drag, or ← and →, to scale it."
-        : `Now: ${state.says}. Click to undo; ← and → scale it.`;
+        ? `Click to switch it off${scales ? "; drag, or ← and →, to scale it" : ""}.`
+        : `Now: ${state.says}. Click to undo${scales ? "; ← and → scale it" : ""}.`;
       button.title = `${about}${effectText}. ${how}`;
       button.setAttribute("aria-label", `${about}${effectText}${state.factor === 1 ? "" : `. ${state.says}`}`);
       button.dataset.effect = effect === null ? "" : exact(effect);

@@ -28,7 +28,8 @@ class Cards {
 
   // Returns where the next card's cells begin.
   card(grid, card, { title, none, more }, cells, from, theme) {
-    const box = put(grid, "div", card.href ? "box" : "box open"), presents = document.documentElement.hasAttribute("data-present");
+    const isOpen = card.href === undefined; // without a page to open, it is ""
+    const box = put(grid, "div", isOpen ? "box open" : "box"), presents = document.documentElement.hasAttribute("data-present");
     const link = put(box, card.href ? "a" : "div", "card");
     if (card.href) Object.assign(link, { href: card.href + (presents ? "&present=1" : ""), target: "_self" });
     link.dataset.name = card.name;
@@ -56,8 +57,8 @@ class Cards {
       from += rows * cols;
     }
     put(link, "p", "scores", card.scores ?? "");
-    const rest = card.href ? put(box, "details") : link;
-    if (card.href) put(rest, "summary", "quiet", more);
+    const rest = isOpen ? link : put(box, "details");
+    if (!isOpen) put(rest, "summary", "quiet", more);
     for (const name of ["sizes", "made", "licence"]) put(rest, "p", name, card[name] ?? "");
     return from;
   }

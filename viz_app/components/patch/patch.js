@@ -179,9 +179,8 @@ class Patch {
     button.className = isTaken ? "taken" : moved ? "moved" : "";
     button.textContent = isTaken ? "✕" : effect === null || !isNumbered ? "" : brief(effect);
     Object.assign(button.style, { background: css[code], color: inks[code] });
-    button.title = `${about}${effectText}${reached}. ${
-      isTaken ? "Taken from the other run; click to undo." : "Click to take it from the other run."
-    }`;
+    const how = this.picture.fixed ? "" : isTaken ? " Taken from the other run; click to undo." : " Click to take it from the other run.";
+    button.title = `${about}${effectText}${reached}.${how}`;
     button.setAttribute("aria-label", `${about}${effectText}${reached}`);
     button.setAttribute("aria-pressed", isTaken);
     button.dataset.effect = effect === null ? "" : exact(effect);
