@@ -33,6 +33,7 @@ from viz_app.static_pages.events import messages
 from viz_app.static_pages.folder import LIST, check_folder, write_site
 from viz_app.static_pages.markdown import as_html, headline_html, table_html
 from viz_app.static_pages.page import INSTALL_COMMAND
+from viz_app.static_pages.shared import MIN_SHARED_BYTES, shared_payloads
 from viz_app.static_pages.still import Still
 from viz_app.static_pages.tex import mathml
 from viz_app.views.page import NextQuestion
@@ -360,6 +361,34 @@ def test_a_click_sends_the_event_of_its_picture(
     component: Component, event: str, header: dict, expected: list
 ) -> None:
     assert messages(component, event, pack(header)) == expected
+
+
+def test_a_payload_of_several_models_is_stored_once() -> None:
+    common, small = {"rows": "x" * MIN_SHARED_BYTES}, {"rows": "few"}
+    places = {name: StaticPage(name, "positions", "Map") for name in ("gpt", "bert", "xlnet")}
+    own = {name: {"rows": name * MIN_SHARED_BYTES} for name in places}
+    charts = {name: {"map": common, "small": small, "own": own[name]} for name in ("gpt", "bert")}
+    charts["xlnet"] = {"own": own["xlnet"]}
+    site = {
+        ModelTexts(name): Pages(
+            {place: {"": Still("", charts=charts[name], leads_to=("task", ""))}}
+        )
+        for name, place in places.items()
+    }
+    shared = shared_payloads(site)
+    assert set(shared) == {places["gpt"], places["bert"]}
+    assert len({one.name for one in shared.values()}) == 1
+    script = shared[places["gpt"]].script.decode()
+    (text,) = re.findall(r'"([^"]+)"', script)
+    _, elsewhere = unpack(gzip.decompress(base64.b64decode(text)))
+    for name, pages in zip(places, site.values(), strict=True):
+        stored = shared[places[name]].payloads if places[name] in shared else ()
+        header, arrays = unpack(packed.pack_stills(pages, places[name], [], stored))
+        assert not elsewhere.keys() & arrays.keys()
+        for key, array in header["stills"][0]["charts"].items():
+            read = json.loads({**arrays, **elsewhere}[array].tobytes())
+            assert read["rows"] == charts[name][key]["rows"]
+        assert len(arrays) == (2 if name in ("gpt", "bert") else 1)
 
 
 def test_links_lead_to_the_same_page_of_another_model_and_mark_the_current_one() -> None:

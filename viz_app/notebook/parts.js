@@ -16,8 +16,11 @@ class Part {
 }
 
 // What Python has packed and compressed into an element of the page.
-async function unpacked(element) {
-  const bytes = Uint8Array.from(atob(JSON.parse(element.textContent)), (c) => c.charCodeAt(0));
+const unpacked = (element) => unzipped(JSON.parse(element.textContent));
+
+// What Python has packed and compressed into a text.
+async function unzipped(text) {
+  const bytes = Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
   const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
   return unpack(new Uint8Array(await new Response(stream).arrayBuffer()));
 }

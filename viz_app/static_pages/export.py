@@ -17,6 +17,7 @@ from viz_app.static_pages.index import index
 from viz_app.static_pages.lessons import lesson_file, lesson_page
 from viz_app.static_pages.links import Site, tabs_of_first
 from viz_app.static_pages.page import components, page
+from viz_app.static_pages.shared import shared_payloads
 
 _HERE = Path(__file__).parent
 WITHOUT_VEGA = "Pages with line charts are left out; they need `pip install vl-convert-python`."
@@ -57,8 +58,9 @@ def site_files(
         with tqdm(desc=example.checkpoint, unit=" views") as progress:
             site[example] = crawl(example, places(example, tabs), progress.update)
     lessons = offered_lessons().lessons if lessons is None else lessons
+    shared = shared_payloads(site)
     files = {"index.html": index(site, lessons)} | {
-        place.file: page(site, example, place)
+        place.file: page(site, example, place, shared.get(place))
         for example, pages in site.items()
         for place, stills in pages.stills.items()
         if stills
@@ -68,6 +70,7 @@ def site_files(
         f"assets/{name}.js": library_script(name)
         for name in sorted({name for pages in site.values() for name in pages.libraries})
     }
+    files |= {f"assets/{one.name}.js": one.script for one in shared.values()}
     for lesson in lessons:
         files[lesson_file(lesson)], used = lesson_page(lesson, tabs_of_first(site, "../"))
         names |= used

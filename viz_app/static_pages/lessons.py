@@ -1,7 +1,5 @@
 """The lessons as static pages: predict, then open what happened."""
 
-import base64
-import gzip
 import json
 from collections.abc import Sequence
 from html import escape
@@ -15,7 +13,7 @@ from viz_app.lessons.document import lesson_document
 from viz_app.lessons.lesson import Lesson
 from viz_app.notebook.picture import Mounted
 from viz_app.static_pages.events import KEPT_EVENTS, without_model
-from viz_app.static_pages.packed import UNAVAILABLE
+from viz_app.static_pages.packed import UNAVAILABLE, zipped
 from viz_app.static_pages.page import EDITION, INSTALL_COMMAND, NOTICE, frame
 
 PREDICT = "Predict first, on paper or in your head; then open what happened."
@@ -33,7 +31,7 @@ def lesson_page(lesson: Lesson, tabs: str) -> tuple[bytes, set[str]]:
         ValueError: a step cannot be shown.
     """
     paper = on_paper(lesson, has_answers=True)
-    data = base64.b64encode(gzip.compress(_packed(paper.parts), mtime=0)).decode()
+    data = zipped(_packed(paper.parts))
     body = (
         f'<div class="inputs"><p class="edition">{escape(PREDICT)} {escape(EDITION)}'
         f" <code>{escape(INSTALL_COMMAND)}</code></p></div>"

@@ -1,7 +1,9 @@
 """The stills of a static page as one payload, which static.js reads."""
 
+import base64
+import gzip
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,29 +20,54 @@ ELSEWHERE = "This address is not in the static edition. This is the first view o
 
 
 class _Store:
-    """The payloads of a page's components, equal ones stored once."""
+    """The payloads of a page, equal ones stored once, without those that are `shared`."""
 
-    def __init__(self) -> None:
-        self.names: dict[bytes, str] = {}
+    def __init__(self, shared: Sequence[bytes]) -> None:
+        self.names = {payload: shared_name(i) for i, payload in enumerate(shared)}
+        self.own: dict[str, bytes] = {}
         self.objects: set[str] = set()  # the names of those that are JSON objects
 
     def name(self, key: str, payload: bytes | dict[str, Any]) -> str:
-        whole = stamp_payload(payload, key, (0, 0))
-        if isinstance(whole, bytes):
-            return self.names.setdefault(whole, f"p{len(self.names)}")
-        return self.name_of_object(whole)
-
-    def name_of_object(self, content: dict[str, Any]) -> str:
-        packed = json.dumps(content, ensure_ascii=False).encode()
-        name = self.names.setdefault(packed, f"p{len(self.names)}")
-        self.objects.add(name)
-        return name
+        content = stamped(key, payload)
+        if content not in self.names:
+            name = self.names[content] = f"p{len(self.own)}"
+            self.own[name] = content
+        if isinstance(payload, dict):
+            self.objects.add(self.names[content])
+        return self.names[content]
 
 
-def pack_stills(pages: Pages, place: StaticPage, texts: Sequence[str]) -> bytes:
-    """Return the stills of a place; `texts` are the templates that they refer to by number."""
+def shared_name(i: int) -> str:
+    """Return the name of a payload that is stored elsewhere, by its number there."""
+    return f"s{i}"
+
+
+def stamped(key: str, payload: bytes | dict[str, Any]) -> bytes:
+    """Return the payload of a part or a chart as its page stores it."""
+    whole = stamp_payload(payload, key, (0, 0))
+    return whole if isinstance(whole, bytes) else json.dumps(whole, ensure_ascii=False).encode()
+
+
+def payloads(still: Still) -> Iterator[bytes]:
+    """Yield the payloads of the parts and the charts of a still."""
+    yield from (stamped(key, part.payload) for key, part in still.parts.items())
+    yield from (stamped(key, dict(chart)) for key, chart in still.charts.items())
+
+
+def zipped(content: bytes) -> str:
+    """Return a payload as the text that parts.js unzips."""
+    return base64.b64encode(gzip.compress(content, mtime=0)).decode()
+
+
+def pack_stills(
+    pages: Pages, place: StaticPage, texts: Sequence[str], shared: Sequence[bytes]
+) -> bytes:
+    """Return the stills of a place, without the payloads that are `shared` (shared.py).
+
+    `texts` are the templates that they refer to by number.
+    """
     stills = pages.stills[place]
-    store = _Store()
+    store = _Store(shared)
     layouts = list(dict.fromkeys(json.dumps(still.layout) for still in stills.values()))
     header = {
         "stills": [
@@ -51,7 +78,7 @@ def pack_stills(pages: Pages, place: StaticPage, texts: Sequence[str]) -> bytes:
                     for key, part in still.parts.items()
                 },
                 "charts": {
-                    key: store.name_of_object(dict(chart)) for key, chart in still.charts.items()
+                    key: store.name(key, dict(chart)) for key, chart in still.charts.items()
                 },
                 "texts": {name: texts.index(text) for name, text in still.texts.items()},
                 "layout": layouts.index(json.dumps(still.layout)),
@@ -66,7 +93,7 @@ def pack_stills(pages: Pages, place: StaticPage, texts: Sequence[str]) -> bytes:
         "says": {"unavailable": UNAVAILABLE, "elsewhere": ELSEWHERE},
     }
     return pack(
-        header, **{name: np.frombuffer(content, np.uint8) for content, name in store.names.items()}
+        header, **{name: np.frombuffer(content, np.uint8) for name, content in store.own.items()}
     )
 
 

@@ -1,7 +1,5 @@
 """A static page as HTML: its frame, its words as templates, and its stills."""
 
-import base64
-import gzip
 import json
 from collections.abc import Sequence
 from html import escape
@@ -13,7 +11,8 @@ from viz_app.components import EXPORT
 from viz_app.components.catalogue import COMPONENTS
 from viz_app.static_pages.contents import ModelTexts, StaticPage
 from viz_app.static_pages.links import Site, models, section_links, tabs
-from viz_app.static_pages.packed import pack_stills
+from viz_app.static_pages.packed import pack_stills, zipped
+from viz_app.static_pages.shared import SharedPayloads
 
 _HERE = Path(__file__).parent
 # scripts and styles come from the folder; the components also set styles themselves
@@ -48,8 +47,10 @@ def frame(*, title: str, description: str, pages: str, body: str, root: str) -> 
     ).encode()
 
 
-def page(site: Site, example: ModelTexts, place: StaticPage) -> bytes:
-    """Return the static page of a place of a model."""
+def page(
+    site: Site, example: ModelTexts, place: StaticPage, shared: SharedPayloads | None
+) -> bytes:
+    """Return the static page of a place of a model, which shares these payloads with others."""
     pages = site[example]
     stills = list(pages.stills[place].values())
     words = list(dict.fromkeys(text for still in stills for text in still.texts.values()))
@@ -60,10 +61,15 @@ def page(site: Site, example: ModelTexts, place: StaticPage) -> bytes:
         f"<p><b>{escape(label)}</b><span>{escape(text)}</span></p>"
         for label, text in example.inputs
     )
-    data = base64.b64encode(gzip.compress(pack_stills(pages, place, words), mtime=0)).decode()
+    data = zipped(pack_stills(pages, place, words, shared.payloads if shared else ()))
     scripts = "".join(
         f'<script src="../assets/{name}.js"></script>'
-        for name in (*pages.libraries_of(place), "components", "static")
+        for name in (
+            *pages.libraries_of(place),
+            "components",
+            *([shared.name] if shared else []),
+            "static",
+        )
     )
     body = (
         f'<div class="inputs"><nav aria-label="Models">{models(site, place)}</nav>{inputs}'

@@ -2,6 +2,7 @@
 // the app; its address here is the part after "#". Addresses without a still need the app, and the page says so.
 const pictures = document.querySelector(".pictures"), drawn = document.querySelector("#drawn");
 const { stills, layouts, kept, objects, arrays, says } = await unpacked(drawn);
+if (attnscope.shared) Object.assign(arrays, (await unzipped(attnscope.shared)).arrays); // what pages of other models have, too
 const parts = new Map(); // key → its part
 const charts = new Map(); // key → the element of its chart
 let still, held = { token: "" }; // the current still; the token locked in a head
