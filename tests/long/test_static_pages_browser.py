@@ -10,6 +10,7 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Locator, Page, expect
 
 import models
+from models.trace.edits import HeadOff, Where
 from viz_app.controls.lesson_panel import offered_lessons
 from viz_app.static_pages import crawl, export
 from viz_app.static_pages.contents import ModelTexts
@@ -17,6 +18,10 @@ from viz_app.static_pages.folder import write_site
 
 AXE = Axe()
 EVIL = "<img src=x onerror=alert(1)>"
+TABS = (
+    *("attention", "task", "inside", "positions", "interventions", "decoding", "compare"),
+    "models",
+)
 HELD = "encoder.layers.1.self_attn", 2, 3, 5  # a head, and a cell of it
 
 
@@ -25,12 +30,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("site")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(crawl, "MAX_STILLS", 24)
-        write_site(
-            folder,
-            export.site_files(
-                ["bert"], ["attention", "task", "inside", "positions", "decoding"], []
-            ),
-        )
+        write_site(folder, export.site_files(["bert"], TABS, []))
     return folder
 
 
@@ -186,6 +186,83 @@ def test_a_question_that_only_the_app_answers_is_no_link(page: Page, site: Path)
     expect(question).to_have_attribute("title", re.compile("Only the app"))
     page.goto((site / "bert" / "attention.html").as_uri())
     expect(question).to_be_enabled()
+
+
+def board(page: Page, site: str, number: int) -> Locator:
+    return page.locator(f'.st-key-board button[data-site="{site}"][data-head="{number}"]')
+
+
+def test_a_head_that_is_switched_off_changes_the_answer_as_in_the_model(
+    page: Page, site: Path
+) -> None:
+    page.goto((site / "bert" / "interventions-heads.html").as_uri())
+    name, number = HELD[:2]
+    effect = float(board(page, name, number).get_attribute("data-effect") or "nan")
+    board(page, name, number).click()
+    expect(board(page, name, number)).to_have_text("off")
+    followed = page.locator(".st-key-outcome tr.chosen td")
+    before, after = (float(followed.nth(i).get_attribute("data-p") or "nan") for i in (1, 2))
+    scope, texts = models.load("bert"), ModelTexts("bert").texts
+    off = HeadOff(Where(site=name, heads=(number,)))
+    rows = [
+        scope.run(texts[0], edits=edits).outputs["masked token"].logits.log_softmax(-1)[0]
+        for edits in ((), (off,))
+    ]
+    token = int(rows[0].argmax())
+    expected = [float(row[token].exp()) for row in rows]
+    assert [before, after] == pytest.approx(expected, rel=1e-3)
+    assert effect == pytest.approx(float(rows[1][token] - rows[0][token]), abs=1e-3)
+    expect(page.locator(".pictures .labelled").first).to_contain_text("bert, ")
+    other = board(page, name, number - 1)
+    other.click()
+    expect(page.locator(".notice")).to_contain_text("Only the app")
+    expect(board(page, name, number)).to_have_text("off")
+    board(page, name, number).click()
+    expect(board(page, name, number)).not_to_have_text("off")
+
+
+def test_a_baseline_and_a_measure_are_chosen_together(page: Page, site: Path) -> None:
+    page.goto((site / "bert" / "interventions-heads.html").as_uri())
+    title = page.locator(".st-key-board .title")
+    first = title.inner_text()
+    uniform, divergence = (
+        page.get_by_role("button", name=name) for name in ("equal weights", "KL divergence")
+    )
+    divergence.click()
+    expect(title).not_to_have_text(first)
+    uniform.click()
+    expect(uniform).to_have_attribute("aria-pressed", "true")
+    expect(divergence).to_have_attribute("aria-pressed", "true")
+    expect(title).not_to_have_text(first)
+
+
+def test_a_comparison_has_the_distance_of_both_runs(page: Page, site: Path) -> None:
+    page.goto((site / "bert" / "compare-no-position-vectors.html").as_uri())
+    name, number = HELD[:2]
+    expect(page.locator(".pictures .labelled").last).to_contain_text("No position vectors")
+    head = page.locator(f'.st-key-distances button[data-site="{name}"][data-head="{number}"]')
+    head.click()
+    expect(page.locator(".st-key-difference .difference")).to_have_attribute(
+        "data-head", str(number)
+    )
+    scope, texts = models.load("bert"), ModelTexts("bert").texts
+    ours, theirs = (
+        one.run(texts[0]).attention[name].weights(number).double()
+        for one in (scope, scope.without_positions())
+    )
+    mean = (ours + theirs) / 2
+    halves = [(one * (one / mean).log2()).nansum(-1) / 2 for one in (ours, theirs)]
+    shown = float(head.get_attribute("data-value") or "nan")
+    assert shown == pytest.approx(float(sum(halves).mean()), abs=1e-4)
+
+
+def test_models_lead_to_their_pages_and_have_their_scores(page: Page, site: Path) -> None:
+    page.goto((site / "bert" / "models.html").as_uri())
+    cards = page.locator(".card")
+    assert cards.count() == len(models.shipped())
+    assert page.locator("a.card").count() == 0  # the site has no other model
+    score = models.load("dates-rnn").training["scores"]["held-out exact match"]
+    expect(page.locator('[data-name="dates-rnn"] .scores')).to_contain_text(f"{score:.4g} %")
 
 
 def test_a_lesson_hides_what_happened_until_it_is_requested(page: Page, tmp_path: Path) -> None:

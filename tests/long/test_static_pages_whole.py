@@ -38,10 +38,14 @@ def test_the_site_is_small_and_has_every_model(site: Path) -> None:
     assert sum(path.stat().st_size for path in site.rglob("*")) <= 20_000_000
     for model in STATIC_MODELS:
         pages = {path.stem for path in (site / model).glob("*.html")}
-        assert {"attention", "task", "inside", "masks"} <= pages
-    assert {"positions-curves", "positions-two-misprints", "from-rnn-stages-on-dates"} <= {
-        path.stem for path in (site / STATIC_MODELS[0]).glob("*.html")
-    }
+        assert {"attention", "task", "inside", "masks", "interventions-heads", "models"} <= pages
+    assert {
+        *("positions-curves", "positions-two-misprints", "from-rnn-stages-on-dates"),
+        *("interventions-patch", "interventions-attribution", "compare-its-own-heads"),
+        *("compare-no-position-vectors", "compare-eng-fra-bahdanau"),
+    } <= {path.stem for path in (site / STATIC_MODELS[0]).glob("*.html")}
+    compared = {path.stem for path in (site / "eng-fra-bahdanau").glob("compare*.html")}
+    assert compared == {"compare-eng-fra"}  # it has one head, and a text of its own is typed
 
 
 def test_every_link_leads_to_a_page_of_the_site(site: Path) -> None:

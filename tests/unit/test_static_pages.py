@@ -21,21 +21,33 @@ import torch
 
 import models
 from models.checkpoint_files import checksum, write_bytes
+from viz_app import checkpoints
 from viz_app.components import Component
-from viz_app.components.catalogue import GUESSES, MASK_PAINTER, WALK
+from viz_app.components.catalogue import (
+    BOARD,
+    DISTANCES,
+    GUESSES,
+    MASK_PAINTER,
+    OUTCOME,
+    PATCH,
+    ROW_TESTS,
+    WALK,
+)
 from viz_app.drawing.look import DARK, LIGHT
 from viz_app.drawing.payload import pack, unpack
 from viz_app.static_pages import charts, crawl, export, links, packed, recording
 from viz_app.static_pages import folder as folder_module
 from viz_app.static_pages.contents import ModelTexts, StaticPage
 from viz_app.static_pages.crawl import Pages
-from viz_app.static_pages.events import messages
+from viz_app.static_pages.events import messages, without_model
 from viz_app.static_pages.folder import LIST, check_folder, write_site
-from viz_app.static_pages.markdown import as_html, headline_html, table_html
+from viz_app.static_pages.markdown import as_html, headline_html, labelled_html, table_html
+from viz_app.static_pages.model_cards import linked_cards
 from viz_app.static_pages.page import INSTALL_COMMAND
 from viz_app.static_pages.shared import MIN_SHARED_BYTES, shared_payloads
 from viz_app.static_pages.still import Still
 from viz_app.static_pages.tex import mathml
+from viz_app.views.interventions import patch_text
 from viz_app.views.page import NextQuestion
 
 ROOT = Path(__file__).parents[2]
@@ -309,6 +321,7 @@ def test_texts_are_escaped_everywhere() -> None:
         re.findall(r"<\w+>", html)
     )
     assert "<img" not in headline_html(EVIL, EVIL)
+    assert "<img" not in labelled_html([(EVIL, EVIL)])
     assert '<abbr title="' in headline_html("Which token?", "")
 
 
@@ -346,6 +359,16 @@ def test_a_formula_keeps_numerator_and_scripts_apart() -> None:
 WALKED = {"query": 2, "indices": [5, 0, 3]}
 TOKENS = {"states": ["special", "open", "hidden", "hidden", "fixed"]}
 KINDS = {"strip": [{"kind": "cross"}, {"kind": "self"}, {"kind": "cross"}]}
+ON, OFF = {"factor": 1}, {"factor": 0}
+ALL_ON = {"kinds": [{"sites": ["a", "b"], "states": [[ON, ON], [ON, None]]}]}
+ONE_OFF = {"kinds": [{"sites": ["a", "b"], "states": [[ON, OFF], [ON, None]]}]}
+FAR = {"kinds": [{"sites": ["a", "b"], "values": [[0.5, 0.0], [0.1, None]]}]}
+FOLLOWED = {"decisions": [{"chosen": False}, {"chosen": True}, {"chosen": False}]}
+EQUAL_WEIGHTS = {"columns": [{"weights": [1, 0], "edited": True}, {"weights": [0.5, 0.5]}, {"weights": None}]}  # fmt: skip
+
+
+def switched(*heads: tuple[str, int], off: bool = True) -> list[dict[str, Any]]:
+    return [{"site": site, "head": head, "off": off} for site, head in heads]
 
 
 @pytest.mark.parametrize(
@@ -355,12 +378,55 @@ KINDS = {"strip": [{"kind": "cross"}, {"kind": "self"}, {"kind": "cross"}]}
         (GUESSES, "on_hide", TOKENS, [{"hidden": one} for one in ([1, 2, 3], [3], [2])]),
         (MASK_PAINTER, "on_kind", KINDS, [{"kind": "cross"}, {"kind": "self"}]),
         (WALK, "on_news", WALKED, []),
+        (BOARD, "on_switch", ALL_ON, switched(("a", 0), ("a", 1), ("b", 0))),
+        (BOARD, "on_switch", ONE_OFF, switched(("a", 1), off=False)),
+        (BOARD, "on_scale", ALL_ON, []),
+        (
+            DISTANCES,
+            "on_pick",
+            FAR,
+            [{"site": s, "head": h} for s, h in (("a", 0), ("a", 1), ("b", 0))],
+        ),
+        (OUTCOME, "on_choose", FOLLOWED, [{"position": 0}, {"position": 2}]),
+        (ROW_TESTS, "on_set", EQUAL_WEIGHTS, [{"weights": []}, {"weights": [0.5, 0.5]}]),
     ],
 )
 def test_a_click_sends_the_event_of_its_picture(
     component: Component, event: str, header: dict, expected: list
 ) -> None:
     assert messages(component, event, pack(header)) == expected
+    assert messages(component, event, header) == expected
+
+
+def test_what_only_the_app_does_is_not_offered() -> None:
+    hint = patch_text.HINT.format(noun="text")
+    shown = without_model(PATCH, {"hint": hint, "measured": "log p", "panels": []})
+    assert isinstance(shown, dict)
+    assert (shown["fixed"], shown["measured"]) == (True, "log p")
+    assert "Click" not in shown["hint"]
+    assert without_model(BOARD, {"kinds": []}) == {"kinds": [], "scales": False}
+    assert without_model(OUTCOME, {"verdict": patch_text.NOTHING_PATCHED}) != {
+        "verdict": patch_text.NOTHING_PATCHED
+    }
+
+
+def test_only_shipped_models_are_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(checkpoints, "_folders", lambda: {"mine": tmp_path})
+    assert "mine" in checkpoints.offered()
+    with checkpoints.only_shipped():
+        assert list(checkpoints.offered()) == models.shipped()
+    assert "mine" in checkpoints.offered()
+
+
+def test_cards_lead_to_the_models_that_have_pages() -> None:
+    cells = np.arange(6, dtype=np.uint8)
+    cards = [{"name": "now"}, {"name": "gpt", "href": "task?checkpoint=gpt"}, {"name": "dates", "href": "x"}]  # fmt: skip
+    payload = pack({"groups": [{"cards": cards}], "python": {"href": "reference"}}, cells=cells)
+    header, arrays = unpack(linked_cards(payload, {"now": "now/task.html", "gpt": "gpt/task.html"}))
+    shown = {card["name"]: card.get("href") for card in header["groups"][0]["cards"]}
+    assert shown == {"now": None, "gpt": "../gpt/task.html", "dates": ""}
+    assert "python" not in header
+    assert arrays["cells"].tolist() == cells.tolist()
 
 
 def test_a_payload_of_several_models_is_stored_once() -> None:
@@ -436,7 +502,15 @@ def test_each_section_has_its_own_file() -> None:
 
 
 def test_the_address_of_the_next_question_holds_its_choices() -> None:
+    unchanged: Any = SimpleNamespace()
+    unchanged.unchanged = unchanged
+    changed: Any = SimpleNamespace(unchanged=unchanged)
     asked = NextQuestion("Where does it come from?", "inside", {"inside-key": 3, "lock": "q2"})
-    query = parse_qs(recording._address_of(asked))
+    query = parse_qs(recording._address_of(asked, unchanged))
     assert (query["inside-key"], query["lock"]) == (["3"], ["q2"])
-    assert "lock" not in parse_qs(recording._address_of(NextQuestion("And then?", "inside")))
+    then = NextQuestion("And then?", "inside")
+    assert "lock" not in parse_qs(recording._address_of(then, unchanged))
+    for page, has_choices in {"models": False, "decoding": True}.items():
+        written = NextQuestion("And then?", page, {"inside-key": 3})
+        assert recording._address_of(written, unchanged) == ""
+        assert ("inside-key" in parse_qs(recording._address_of(written, changed))) == has_choices

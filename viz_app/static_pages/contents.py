@@ -1,7 +1,6 @@
 """Contents of a static edition: the models, and the pages of each."""
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -12,13 +11,24 @@ from viz_app.input_bar.examples import readable_examples
 from viz_app.navigation import PAGES
 
 STATIC_MODELS = ("eng-fra", "eng-fra-bahdanau", "gpt", "bert", "xlnet")  # the first is shown first
-TABS = ("attention", "task", "inside", "layer", "positions", "masks", "decoding", "from-rnn")
-
-
-# the answer of a page if the app's answer is about changing the run
+TABS = (
+    *("attention", "task", "inside", "layer", "positions", "masks", "interventions"),
+    *("decoding", "compare", "from-rnn", "models"),
+)
+# the answer of a page, or of one of its sections, if the app's answer is about changing the run
 STATIC_ANSWERS = {
-    "masks": "Hatched cells are blocked. In the app you paint cells, and the model runs again."
-}
+    ("masks", ""): "Hatched cells are blocked. In the app you paint cells, and the model runs again.",
+    ("interventions", "Heads"): "Click a head to switch it off. In the app you scale heads, too, and switch off several.",
+    ("interventions", "Patch"): "Each cell is one run with that part of a second text. In the app you type both texts.",
+    ("interventions", "Is attention explanation?"): "Do other weights give the same answer? In the app you set your own.",
+    ("models", ""): "Ordered by year. A card with a link has its pages here; in the app every model opens.",
+}  # fmt: skip
+OVER_TEXTS = "The app measures this over many texts, which takes minutes."
+# why a section has no static page
+ONLY_IN_APP = {("interventions", "Many texts"): OVER_TEXTS, ("compare", "Many texts"): OVER_TEXTS}
+CONTROLS_SHOWN = ("interventions",)  # pages that show their choices, and the texts in their boxes
+# pages on which the choices of other pages change nothing, as long as the run is the same
+CHOICES_OF_OWN = ("decoding", "from-rnn", "models")
 
 
 @dataclass(frozen=True)
@@ -50,26 +60,30 @@ class ModelTexts:
 
 @dataclass(frozen=True)
 class StaticPage:
-    """A static page: a page of the app for one model, or one of its sections."""
+    """A static page: a page of the app for one model, or one of its sections.
+
+    A comparison has a `pair`, the name of what the run is compared with, and begins at the address
+    `begins` of the app, which pins that run.
+    """
 
     checkpoint: str
     tab: str
     section: str = ""
+    pair: str = ""
+    begins: str = ""
 
     @property
     def file(self) -> str:
         """The path of its file."""
-        section = re.sub(r"[^a-z]+", "-", self.section.lower()).strip("-")
-        return f"{self.checkpoint}/{'-'.join(filter(None, (self.tab, section)))}.html"
+        name = re.sub(r"[^a-z]+", "-", self.label.lower()).strip("-")
+        return f"{self.checkpoint}/{'-'.join(filter(None, (self.tab, name)))}.html"
+
+    @property
+    def label(self) -> str:
+        """Its name among the pages of the same tab."""
+        return self.pair or self.section
 
     @property
     def title(self) -> str:
         """The name of the page in the navigation."""
         return PAGES[self.tab].title
-
-
-def places(example: ModelTexts, tabs: Sequence[str]) -> list[StaticPage]:
-    """Return the pages of a model, including those that show nothing of it."""
-    return [
-        StaticPage(example.checkpoint, tab, section) for tab in tabs for section in PAGES[tab].views
-    ]

@@ -1,8 +1,10 @@
 """The stills of a model's static pages: each page, and what the clicks on it lead to."""
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
 from urllib.parse import parse_qs
 
 from streamlit.testing.v1 import AppTest
@@ -17,6 +19,9 @@ from viz_app.without_server import held_interrupts, many_runs
 STILL_SECONDS = 600.0  # s for one still
 CLICKS = 2  # clicks in a row that are followed, from the first view of a page
 MAX_STILLS = 64  # stills of a page that its own clicks lead to
+CHANGED_ONCE = ("interventions",)  # pages whose first view alone is followed by a changed run
+# of a section, as a share of it: more for a click on each head, fewer where a still takes long
+STILL_SHARES = {"Heads": 1.5, "Attribution": 0.6, "Patch": 0.4, "Is attention explanation?": 0.4}
 
 
 @dataclass
@@ -87,7 +92,7 @@ def _still(
     stills = pages.stills[place]
     if place in pages.missing or (place, query) in pages.names:
         return None
-    if is_clicked and len(stills) >= MAX_STILLS:
+    if is_clicked and len(stills) >= STILL_SHARES.get(place.section, 1) * MAX_STILLS:
         return None
     still = _make_still(example, place, query)
     if still.missing:
@@ -100,11 +105,16 @@ def _still(
 def _onward(
     pages: Pages, place: StaticPage, still: Still, clicks: int
 ) -> Iterator[tuple[StaticPage, str, int]]:
-    """Yield the addresses that the clicks in a still and its question lead to."""
+    """Yield the addresses that the clicks in a still and its question lead to.
+
+    The question about a changed run is left to the app.
+    """
     if clicks < CLICKS:
-        yield from ((place, move.query, clicks + 1) for move in still.moves)
+        has_changes = not clicks or place.tab not in CHANGED_ONCE
+        moves = [move for move in still.moves if has_changes or not move.is_change]
+        yield from ((place, move.query, clicks + 1) for move in moves)
     tab, query = still.leads_to
-    if target := pages.target(tab, query):
+    if not still.is_changed and (target := pages.target(tab, query)):
         yield target, query, CLICKS + 1
 
 
@@ -114,22 +124,36 @@ def _make_still(example: ModelTexts, place: StaticPage, query: str) -> Still:
     Raises:
         ValueError: the page cannot be drawn.
     """
-    app = AppTest.from_function(_record, default_timeout=STILL_SECONDS)
     section = PAGES[place.tab].section
-    address = parse_qs(query, keep_blank_values=True)
+    address = parse_qs(query or place.begins, keep_blank_values=True)
     if section:
         address[section.name] = [place.section]
+    job = Job(example.scope, example.texts, place, sorted_query(query))
+    return run_job(_record, job, address)[RECORDED]
+
+
+def run_job(
+    script: Callable[[], None], job: Job, address: Mapping[str, list[str]] = MappingProxyType({})
+) -> Any:
+    """Run a script on a job at an address of the app, without a server; return its session's state.
+
+    AppTest runs the body of the function as a script, so that it imports what it needs.
+
+    Raises:
+        ValueError: the script failed.
+    """
+    app = AppTest.from_function(script, default_timeout=STILL_SECONDS)
     for name, texts in address.items():
         app.query_params[name] = texts
-    app.session_state[JOB] = Job(example.scope, example.texts, place, sorted_query(query))
+    app.session_state[JOB] = job
     app.run()
     if app.exception:
-        raise ValueError(f"{place.file}: {app.exception[0].message}")
-    return app.session_state[RECORDED]
+        raise ValueError(f"{job.place.file}: {app.exception[0].message}")
+    return app.session_state
 
 
 def _record() -> None:
-    """Record the still of the job; AppTest runs the body of this function as a script."""
+    """Record the still of the job."""
     from viz_app.static_pages.recording import record_still
 
     record_still()

@@ -10,17 +10,23 @@ from viz_app.components import Component
 from viz_app.components.catalogue import (
     ANSWERS,
     BEAM_TREE,
+    BOARD,
     CHOICE,
+    DISTANCES,
     GUESSES,
     HEAD,
     LAYER,
     MASK_PAINTER,
     ORDER,
+    OUTCOME,
     OVERVIEW,
+    PATCH,
+    ROW_TESTS,
     STEPPER,
     WALK,
 )
 from viz_app.drawing.payload import pack, unpack
+from viz_app.views.interventions import patch_text
 
 EventHeader = Mapping[str, Any]  # of a component's payload
 Message = dict[str, Any]
@@ -33,8 +39,19 @@ KEPT_EVENTS = (
     (STEPPER.name, "step", ("position",)),
     (WALK.name, "news", ("stage",)),
 )
-# header fields that turn off what needs a model: a check box, cells to paint
-WITHOUT_MODEL = {OVERVIEW.name: {"switches": False}, MASK_PAINTER.name: {"fixed": True}}
+# header fields that turn off what needs a model: a check box, cells to paint, parts to take
+WITHOUT_MODEL = {
+    OVERVIEW.name: {"switches": False},
+    MASK_PAINTER.name: {"fixed": True},
+    BOARD.name: {"scales": False},
+    PATCH.name: {"fixed": True},
+}
+# a sentence of a payload that asks for what only the app does → the one that replaces it
+STATIC_SENTENCES = {
+    patch_text.NOTHING_PATCHED: "Nothing is patched.",
+    patch_text.HINT.format(noun="text"): "In the app a click takes the part.",
+    patch_text.SCATTER_HINT.format(noun="text"): "On the line the guess is exact.",
+}
 
 
 def _heads(header: EventHeader) -> Iterable[Message]:
@@ -89,6 +106,43 @@ def _kinds(header: EventHeader) -> Iterable[Message]:
     return ({"kind": kind} for kind in dict.fromkeys(mask["kind"] for mask in header["strip"]))
 
 
+def _switches(header: EventHeader) -> Iterable[Message]:
+    """Yield each head to be switched off or, if any are changed, only those to be switched on."""
+    heads = [
+        ({"site": site, "head": head}, state["factor"] != 1)
+        for kind in header["kinds"]
+        for site, states in zip(kind["sites"], kind["states"], strict=True)
+        for head, state in enumerate(states)
+        if state is not None
+    ]
+    is_any_changed = any(is_changed for _, is_changed in heads)
+    for message, is_changed in heads:
+        if is_changed or not is_any_changed:
+            yield {**message, "off": not is_changed}
+
+
+def _decisions(header: EventHeader) -> Iterable[Message]:
+    return ({"position": i} for i, one in enumerate(header["decisions"]) if not one["chosen"])
+
+
+def _weights(header: EventHeader) -> Iterable[Message]:
+    """Yield the weights of each other column, or none if the row has others than the model's."""
+    first, *others = header["columns"]
+    if first.get("edited"):
+        yield {"weights": []}
+    yield from ({"weights": one["weights"]} for one in others if one["weights"])
+
+
+def _pairs(header: EventHeader) -> Iterable[Message]:
+    for kind in header["kinds"]:
+        for site, values in zip(kind["sites"], kind["values"], strict=True):
+            yield from (
+                {"site": site, "head": head}
+                for head, value in enumerate(values)
+                if value is not None
+            )
+
+
 # (component, event) → the messages that its buttons send; all others need the installed app
 _MESSAGES: Mapping[tuple[str, str], Callable[[EventHeader], Iterable[Message]]] = {
     (OVERVIEW.name, "on_pick"): _heads,
@@ -101,21 +155,31 @@ _MESSAGES: Mapping[tuple[str, str], Callable[[EventHeader], Iterable[Message]]] 
     (GUESSES.name, "on_hide"): _hidden,
     (MASK_PAINTER.name, "on_kind"): _kinds,
     (BEAM_TREE.name, "on_node"): _nodes,
+    (BOARD.name, "on_switch"): _switches,
+    (OUTCOME.name, "on_choose"): _decisions,
+    (DISTANCES.name, "on_pick"): _pairs,
+    (ROW_TESTS.name, "on_choose"): _decisions,
+    (ROW_TESTS.name, "on_set"): _weights,
 }
 
 
 def messages(component: Component, event: str, payload: bytes | dict[str, Any]) -> list[Message]:
     """Return the messages of an event that a component with this payload can send."""
     listed = _MESSAGES.get((component.name, event))
-    if listed is None or isinstance(payload, dict):
+    if listed is None:
         return []
-    return list(listed(unpack(payload)[0]))
+    return list(listed(payload if isinstance(payload, dict) else unpack(payload)[0]))
 
 
 def without_model(component: Component, payload: bytes | dict[str, Any]) -> bytes | dict[str, Any]:
-    """Return the payload without the controls that would need the model."""
-    fields = WITHOUT_MODEL.get(component.name)
-    if fields is None or isinstance(payload, dict):
+    """Return the payload without the controls and the sentences that would need the model."""
+    fields = WITHOUT_MODEL.get(component.name, {})
+    if isinstance(payload, dict):
+        return {
+            name: STATIC_SENTENCES.get(value, value) if isinstance(value, str) else value
+            for name, value in {**payload, **fields}.items()
+        }
+    if not fields:
         return payload
     header, arrays = unpack(payload)
     del header["arrays"]

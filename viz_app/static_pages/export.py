@@ -10,13 +10,15 @@ from viz_app.controls.lesson_panel import offered_lessons
 from viz_app.lessons.lesson import Lesson
 from viz_app.notebook.picture import part_script, style_sheet
 from viz_app.static_pages.charts import has_vega, library_script
-from viz_app.static_pages.contents import STATIC_MODELS, TABS, ModelTexts, places
+from viz_app.static_pages.contents import STATIC_MODELS, TABS, ModelTexts
 from viz_app.static_pages.crawl import crawl
 from viz_app.static_pages.folder import MAX_SITE_BYTES, check_folder, write_site
 from viz_app.static_pages.index import index
 from viz_app.static_pages.lessons import lesson_file, lesson_page
 from viz_app.static_pages.links import Site, tabs_of_first
+from viz_app.static_pages.model_cards import link_cards
 from viz_app.static_pages.page import components, page
+from viz_app.static_pages.places import places
 from viz_app.static_pages.shared import shared_payloads
 
 _HERE = Path(__file__).parent
@@ -57,6 +59,7 @@ def site_files(
     for example in map(ModelTexts, checkpoints):
         with tqdm(desc=example.checkpoint, unit=" views") as progress:
             site[example] = crawl(example, places(example, tabs), progress.update)
+    link_cards(site)
     lessons = offered_lessons().lessons if lessons is None else lessons
     shared = shared_payloads(site)
     files = {"index.html": index(site, lessons)} | {

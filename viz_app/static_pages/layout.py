@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from viz_app.drawing.notes import small_print
-from viz_app.static_pages.markdown import as_html, table_html
+from viz_app.static_pages.markdown import as_html, labelled_html, table_html
 from viz_app.static_pages.still import Node
 from viz_app.views.frame.one_run import NEXT_QUESTION_KEY, SUMMARY
 from viz_app.views.page import (
@@ -36,10 +36,25 @@ class CellLayout:
         self.plain: dict[str, dict] = {"trained": small_print(trained)}
         self.plots: dict[str, Plot] = {}
 
-    def whole(self, above: Sequence[str], cells: Sequence[PageCell]) -> list[Node]:
-        """Return the nodes of the whole page: rows above, cells, and the question at the end."""
+    def whole(
+        self,
+        about: Mapping[str, str],
+        choices: Sequence[str],
+        above: Sequence[str],
+        cells: Sequence[PageCell],
+    ) -> list[Node]:
+        """Return the nodes of the whole page.
+
+        These are texts `about` the runs by label, the rows `above`, the choices of these keys, the
+        cells, and the question at the end.
+        """
         self.plain |= {key: self.drawn[key] for key in above}
-        nodes = [*({"part": key} for key in above), *self._nodes(cells)]
+        nodes = [
+            *[self._html(labelled_html(about.items())) | {"small": True}] * bool(about),
+            *({"part": key} for key in above),
+            *[{"choices": list(choices)}] * bool(choices),
+            *self._nodes(cells),
+        ]
         names = [name for node in _all(nodes) for name in node]
         if "details" in names:
             return nodes

@@ -6,6 +6,7 @@ from html import escape
 from viz_app.navigation import GROUPS
 from viz_app.static_pages.contents import ModelTexts, StaticPage
 from viz_app.static_pages.crawl import Pages
+from viz_app.views.compare.text import BESIDE_ITSELF
 
 Site = Mapping[ModelTexts, Pages]
 
@@ -38,12 +39,14 @@ def tabs(pages: Pages, here: StaticPage | None, root: str) -> str:
 
 
 def models(site: Site, here: StaticPage) -> str:
-    """Return links to the same page of each model, else to the model's first page."""
+    """Return links to the same page of each model, or to its nearest one."""
     links = []
     for example, pages in site.items():
-        same = [one for one in pages.of_tab(here.tab) if one.section == here.section]
+        of_tab = pages.of_tab(here.tab)
+        same = [one for one in of_tab if one.label == here.label]
         is_here = example.checkpoint == here.checkpoint
-        links.append(page_link(example.checkpoint, [*same, *pages.stills], pages, is_here, "../"))
+        best = [*same, *of_tab, *pages.stills]
+        links.append(page_link(example.checkpoint, best, pages, is_here, "../"))
     return "".join(links)
 
 
@@ -52,7 +55,9 @@ def section_links(pages: Pages, here: StaticPage) -> str:
     ours = pages.of_tab(here.tab)
     if len(ours) < 2:
         return ""
-    links = "".join(page_link(one.section, [one], pages, one == here, "../") for one in ours)
+    links = "".join(page_link(one.label, [one], pages, one == here, "../") for one in ours)
+    if any(one.pair for one in ours):
+        links = f'<span class="group">{escape(BESIDE_ITSELF)}</span>{links}'
     return f'<nav class="headline" aria-label="Sections">{links}</nav>'
 
 

@@ -1,6 +1,7 @@
 """The app's texts and tables as HTML: CommonMark with formulas; HTML in them is shown as text."""
 
 import re
+from collections.abc import Iterable
 from functools import cache
 from html import escape
 
@@ -29,6 +30,14 @@ def _reader() -> MarkdownIt:
     for part in ("link_open", "link_close"):
         reader.add_render_rule(part, lambda *_: "")
     return reader
+
+
+def labelled_html(texts: Iterable[tuple[str, str]]) -> str:
+    """Return a paragraph for each text, which begins with its label."""
+    return "".join(
+        f'<p class="labelled"><b>{escape(label)}</b><span>{escape(text)}</span></p>'
+        for label, text in texts
+    )
 
 
 def table_html(table: pd.DataFrame) -> str:

@@ -80,6 +80,9 @@ def pack_stills(
                 "charts": {
                     key: store.name(key, dict(chart)) for key, chart in still.charts.items()
                 },
+                "choices": {
+                    key: store.name(key, dict(choice)) for key, choice in still.choices.items()
+                },
                 "texts": {name: texts.index(text) for name, text in still.texts.items()},
                 "layout": layouts.index(json.dumps(still.layout)),
                 "moves": _moves(pages, place, still),

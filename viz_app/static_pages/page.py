@@ -11,6 +11,7 @@ from viz_app.components import EXPORT
 from viz_app.components.catalogue import COMPONENTS
 from viz_app.static_pages.contents import ModelTexts, StaticPage
 from viz_app.static_pages.links import Site, models, section_links, tabs
+from viz_app.static_pages.markdown import labelled_html
 from viz_app.static_pages.packed import pack_stills, zipped
 from viz_app.static_pages.shared import SharedPayloads
 
@@ -57,10 +58,6 @@ def page(
     templates = "".join(
         f'<template id="text-{i}">{text}</template>' for i, text in enumerate(words)
     )
-    inputs = "".join(
-        f"<p><b>{escape(label)}</b><span>{escape(text)}</span></p>"
-        for label, text in example.inputs
-    )
     data = zipped(pack_stills(pages, place, words, shared.payloads if shared else ()))
     scripts = "".join(
         f'<script src="../assets/{name}.js"></script>'
@@ -72,7 +69,8 @@ def page(
         )
     )
     body = (
-        f'<div class="inputs"><nav aria-label="Models">{models(site, place)}</nav>{inputs}'
+        f'<div class="inputs"><nav aria-label="Models">{models(site, place)}</nav>'
+        f"{labelled_html(example.inputs)}"
         f'<p class="edition">{escape(EDITION)} <code>{escape(INSTALL_COMMAND)}</code></p></div>'
         f'<div class="headline" data-text="headline">{stills[0].texts["headline"]}</div>'
         f"{section_links(pages, place)}"

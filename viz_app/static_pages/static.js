@@ -4,7 +4,7 @@ const pictures = document.querySelector(".pictures"), drawn = document.querySele
 const { stills, layouts, kept, objects, arrays, says } = await unpacked(drawn);
 if (attnscope.shared) Object.assign(arrays, (await unzipped(attnscope.shared)).arrays); // what pages of other models have, too
 const parts = new Map(); // key → its part
-const charts = new Map(); // key → the element of its chart
+const charts = new Map(), choices = new Map(); // key → the element of its chart, or of its choice
 let still, held = { token: "" }; // the current still; the token locked in a head
 
 // Shows the still of an address. Parts that stay keep their element, and so their state.
@@ -17,6 +17,7 @@ function show(next) {
   for (const [key, [, array]] of Object.entries(next.parts)) {
     if (isRebuilt || previous.parts[key]?.[1] !== array) parts.get(key)?.show(payloadOf(key));
   }
+  Object.keys(next.choices).forEach(offer); // equal ones, too: their options lead on from this still
   for (const [key, array] of Object.entries(next.charts)) {
     if (isRebuilt || previous.charts[key] !== array) draw(key);
   }
@@ -48,8 +49,33 @@ function built(node) {
     return make("div", "foot", ...node.lead.map(placed), drawer, ...node.end.map(placed));
   }
   if (node.end) return make("div", "foot", ...node.end.map(placed));
+  if (node.choices) return make("div", "choices", ...node.choices.map(chosen));
   if (node.chart) return charted(node.chart);
   return node.part ? placed(node.part) : texted(node);
+}
+
+// The room of a choice among a few options, which keeps its element, and so the focus.
+function chosen(key) {
+  if (!choices.has(key)) choices.set(key, make("div", "choice"));
+  return choices.get(key);
+}
+
+function offer(key) {
+  const { label, help, names, chosen: at } = parsed(arrays[still.choices[key]]), place = chosen(key);
+  if (place.dataset.names !== names.join("\n")) {
+    place.dataset.names = names.join("\n");
+    Object.assign(place, { title: help.replaceAll("**", "") });
+    const options = make("div", "options", ...names.map((name) => Object.assign(make("button", "", name), { type: "button" })));
+    options.setAttribute("role", "group");
+    options.setAttribute("aria-label", label);
+    place.replaceChildren(make("span", "", label), options);
+  }
+  [...place.lastChild.children].forEach((button, option) => {
+    const move = moveOf(key, "option", { option }), isMissing = !move && option !== at;
+    button.setAttribute("aria-pressed", option === at);
+    button.setAttribute("aria-disabled", isMissing);
+    button.onclick = () => (move ? go(move[3]) : isMissing && tell(says.unavailable));
+  });
 }
 
 function charted(key) {
@@ -110,7 +136,7 @@ function mounted(key, room) {
 // The answer to a click: a still, a page, nothing if the component handles it itself, or the message that it needs the app.
 function answer(key, trigger, value) {
   notice.hidden = true;
-  const move = still.moves.find(([from, on, values]) => from === key && on === trigger && fits(values, value));
+  const move = moveOf(key, trigger, value);
   if (move) return go(move[3]);
   const name = still.parts[key][0];
   if (name === "next" && still.next) return void (location.href = still.next);
@@ -121,6 +147,7 @@ function answer(key, trigger, value) {
   return undefined;
 }
 
+const moveOf = (key, trigger, value) => still.moves.find(([from, on, values]) => from === key && on === trigger && fits(values, value));
 const fits = (values, value) => Object.entries(values).every(([name, one]) => JSON.stringify(one) === JSON.stringify(value[name]));
 
 // Rebuilds a part that has already changed on a click which gets no answer.

@@ -10,7 +10,7 @@ from viz_app.notebook.picture import Mounted
 from viz_app.static_pages.contents import StaticPage
 from viz_app.static_pages.events import Message
 
-Node = dict[str, Any]  # of a layout: a part, a text, columns, a row, or a drawer
+Node = dict[str, Any]  # of a layout: a part, a text, columns, a row, choices, or a drawer
 
 
 @dataclass(frozen=True)
@@ -25,12 +25,16 @@ class Job:
 
 @dataclass(frozen=True)
 class Move:
-    """The address that a message of a component leads to."""
+    """The address that a message of a component, or an option of a choice, leads to.
 
-    key: str  # of the component's picture
+    `is_change` is True if it changes the run.
+    """
+
+    key: str  # of the component's picture, or of the choice
     trigger: str
     message: Message
     query: str
+    is_change: bool = False
 
 
 @dataclass(frozen=True)
@@ -38,17 +42,20 @@ class Still:
     """A page at an address, and where its clicks lead.
 
     `parts` are the components and `charts` the charts (charts.py) by the keys of their pictures,
-    `texts` the texts of the app as HTML by name, and `layout` places all of them. `leads_to` is the
-    address of the question at the end.
+    `choices` the choices among a few options by theirs, `texts` the texts of the app as HTML by
+    name, and `layout` places all of them. `leads_to` is the address of the question at the end, and
+    `is_changed` is True if the run is not that of the model as trained.
     """
 
     query: str
     parts: Mapping[str, Mounted] = field(default_factory=dict)
     charts: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    choices: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     texts: Mapping[str, str] = field(default_factory=dict)
     layout: tuple[Node, ...] = ()
     moves: tuple[Move, ...] = ()
     leads_to: tuple[str, str] = ("", "")  # page, query
+    is_changed: bool = False
     missing: str = ""  # why there is nothing to show
 
 

@@ -20,6 +20,8 @@ from viz_app.views.compare import state
 
 MAX_MODELS = 2  # models of the same task that are offered
 LANGUAGE = ("gpt", "bert", "xlnet")  # families that read one English text
+# offers by key: the chosen head off; this run kept, and another text typed
+HEAD_OFF_KEY, ANOTHER_INPUT_KEY = "compare-off", "compare-text"
 Changes = dict[Parameter, Any]
 
 
@@ -52,8 +54,8 @@ def _of_this_model(run: CurrentRun, site: str, head: int) -> Iterator[Offer]:
         yield from _masks(run)
         if run.trace.attention[site].has_causes:
             off = HeadOff(Where(site=site, heads=(head,)))
-            label = "This head off"
-            yield _offer(label, "off", partial(_pin, {run_changes.EDITS: (*_edits(run), off)}))
+            action = partial(_pin, {run_changes.EDITS: (*_edits(run), off)})
+            yield Offer("This head off", HEAD_OFF_KEY, action)
     if model.similarity:
         other = next(name for name in SIMILARITIES if name != model.similarity)
         changes = {run_changes.SIMILARITY_CHANGE: other}
@@ -63,7 +65,8 @@ def _of_this_model(run: CurrentRun, site: str, head: int) -> Iterator[Offer]:
         yield _offer("No position vectors", "positions", partial(_pin, changes))
     what, how = model.fields[0].kind, "type" if model.reads_text else "choose"
     help = f"Keep this run, then {how} another {what}."
-    yield _offer(f"Another {what}", "text", partial(_pin, {}, keeps_text=True), help)
+    action = partial(_pin, {}, keeps_text=True)
+    yield Offer(f"Another {what}", ANOTHER_INPUT_KEY, action, help)
 
 
 def _edits(run: CurrentRun) -> tuple[Any, ...]:
