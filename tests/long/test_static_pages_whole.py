@@ -15,6 +15,8 @@ from viz_app.static_pages.contents import STATIC_MODELS
 from viz_app.static_pages.folder import write_site
 from viz_app.static_pages.page import POLICY
 
+pytestmark = pytest.mark.timeout(1200)  # s; the export alone takes some four minutes
+
 EMPTY = """() => [...document.querySelectorAll("main [class^=st-key]")].filter((place) =>
     place.getBoundingClientRect().height && !place.shadowRoot.querySelector("canvas, svg, p, button, table")).length"""
 
