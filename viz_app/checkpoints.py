@@ -140,8 +140,8 @@ def error_message(error: Exception) -> str:
 
 
 def is_search_cut() -> bool:
-    """Return True if the folder of --models has more folders than are searched."""
-    is_given = bool(os.environ.get(MODELS_VARIABLE))
+    """Return True if the folder of --models is offered and has more folders than are searched."""
+    is_given = bool(os.environ.get(MODELS_VARIABLE)) and not _offers_only_shipped.get()
     return is_given and len(_searched_folders()) > MAX_SEARCHED_FOLDERS
 
 

@@ -30,10 +30,12 @@ from viz_app.components.catalogue import (
     MASK_PAINTER,
     OUTCOME,
     PATCH,
+    PLAIN,
     ROW_TESTS,
     WALK,
 )
 from viz_app.drawing.look import DARK, LIGHT
+from viz_app.drawing.notes import rows, small_print
 from viz_app.drawing.payload import pack, unpack
 from viz_app.static_pages import charts, crawl, export, links, packed, recording
 from viz_app.static_pages import folder as folder_module
@@ -41,6 +43,7 @@ from viz_app.static_pages.contents import ModelTexts, StaticPage
 from viz_app.static_pages.crawl import Pages
 from viz_app.static_pages.events import messages, without_model
 from viz_app.static_pages.folder import LIST, check_folder, write_site
+from viz_app.static_pages.layout import CellLayout
 from viz_app.static_pages.markdown import as_html, headline_html, labelled_html, table_html
 from viz_app.static_pages.model_cards import linked_cards
 from viz_app.static_pages.page import INSTALL_COMMAND
@@ -48,7 +51,7 @@ from viz_app.static_pages.shared import MIN_SHARED_BYTES, shared_payloads
 from viz_app.static_pages.still import Still
 from viz_app.static_pages.tex import mathml
 from viz_app.views.interventions import patch_text
-from viz_app.views.page import NextQuestion
+from viz_app.views.page import NextQuestion, ShownComponent
 
 ROOT = Path(__file__).parents[2]
 TABS = ["attention", "masks", "decoding"]
@@ -411,11 +414,23 @@ def test_what_only_the_app_does_is_not_offered() -> None:
 
 
 def test_only_shipped_models_are_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    many = [tmp_path] * (checkpoints.MAX_SEARCHED_FOLDERS + 1)
+    monkeypatch.setenv(checkpoints.MODELS_VARIABLE, str(tmp_path))
     monkeypatch.setattr(checkpoints, "_folders", lambda: {"mine": tmp_path})
+    monkeypatch.setattr(checkpoints, "_searched_folders", lambda: many)
     assert "mine" in checkpoints.offered()
+    assert checkpoints.is_search_cut()
     with checkpoints.only_shipped():
         assert list(checkpoints.offered()) == models.shipped()
+        assert not checkpoints.is_search_cut()
     assert "mine" in checkpoints.offered()
+
+
+def test_an_empty_note_takes_no_place() -> None:
+    cells = [ShownComponent(PLAIN, key) for key in ("empty", "full")]
+    layout = CellLayout({"empty": rows("note"), "full": small_print("one line")}, "", "")
+    nodes = layout.whole({}, [], [], cells)
+    assert [node["part"] for node in nodes if "part" in node] == ["full"]
 
 
 def test_cards_lead_to_the_models_that_have_pages() -> None:

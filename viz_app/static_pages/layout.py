@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from viz_app.components.catalogue import PLAIN
 from viz_app.drawing.notes import small_print
 from viz_app.static_pages.markdown import as_html, labelled_html, table_html
 from viz_app.static_pages.still import Node
@@ -82,6 +83,8 @@ class CellLayout:
             return []
         if isinstance(cell, Table):
             return [{"scroll": [self._html(table_html(self.drawn[cell.picture]))]}]
+        if isinstance(cell, ShownComponent) and _is_empty_note(cell, self.drawn):
+            return []  # the app keeps its place for a later text
         caption = [self._text(cell.caption, True)] * bool(cell.caption)
         if isinstance(cell, Plot):
             self.plots[cell.picture] = cell
@@ -122,6 +125,10 @@ def shown_in(cells: Iterable[PageCell]) -> Iterator[ShownComponent]:
                 yield from shown_in(column)
         elif isinstance(cell, Row | Foot):
             yield from shown_in(cell.cells)
+
+
+def _is_empty_note(cell: ShownComponent, drawn: Mapping[str, Any]) -> bool:
+    return cell.component is PLAIN and not drawn[cell.picture]["rows"]
 
 
 def _all(nodes: Iterable[Node]) -> Iterator[Node]:
