@@ -179,7 +179,7 @@ def test_a_window_beside_blocked_cells_is_not_all_that_hides() -> None:
     where = Where(kind=run_of("bert", text).attention[site].kind)
     window = MaskChange(where, preset="window", k=1)
     said = words.where_from(run_of("bert", text, window).attention[site], TERMS)
-    assert "may attend to those up to 1 tokens away, in both directions" in said
+    assert "may attend to those up to 1 token away, in both directions" in said
     painted = replace(window, block=((2, 3),))
     said = words.where_from(run_of("bert", text, painted).attention[site], TERMS)
     assert "in both directions" not in said

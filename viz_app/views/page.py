@@ -173,13 +173,13 @@ class View(Generic[Chosen]):
 
     `choose` draws the controls and returns the choices; `within` takes the choices, their run and
     another run, and returns the nearest such choices for the other; an InputError says why there
-    are none. `payloads` makes all pictures,
-    "checks" among them, and `layout` places them. `is_live` tells if the pictures of these choices
-    can be made at every keystroke, without Streamlit. `written` makes the line on what was read and
-    written, unless `payloads` make it as "written". `has_strip` is False if the pictures
-    themselves show what was read, or do not depend on it; `is_of_run` is False if they are the same
-    for every run, so that a pinned run is not drawn beside them. `quantities` are the matrices
-    from which a pinned run's are subtracted, if the reader wants their difference.
+    are none. `payloads` makes all pictures, "checks" among them, and `layout` places them.
+    `is_live` tells if the pictures of these choices can be made at every keystroke, without
+    Streamlit. `written` makes the line on what was read and written, unless `payloads` make it as
+    "written". `has_strip` is False if the pictures themselves show what was read, or do not depend
+    on it; `is_of_run` is False if they are the same for every run, so that a pinned run is not
+    drawn beside them. `quantities` are the matrices from which a pinned run's are subtracted, if
+    the reader wants their difference.
     """
 
     payloads: Callable[[CurrentRun, Chosen], Pictures]
