@@ -1,5 +1,7 @@
 """Pictures made of page elements: each is saved in four formats, with all words and numbers that it shows."""
 
+import itertools
+import math
 import re
 from collections import Counter
 from collections.abc import Callable
@@ -196,6 +198,26 @@ def test_each_compared_map_names_the_tokens_of_its_own_run(stage: Stage) -> None
     assert named[1] == {"·dogs"}
     assert all("|" in word or "…" in word for word in named[2])
     assert maps[0]["I"]["x"] == maps[1]["I"]["x"] == maps[2]["I"]["x"]
+
+
+def test_numbers_in_the_cells_of_compared_maps_never_overlap(stage: Stage) -> None:
+    """In a wide font, cells of some widths have room for the names of tokens but not for numbers."""
+    run = run_of("eng-fra")
+    here = CurrentRun(run.scope, run.scope.run("I like cats."))
+    pinned = Pinned(run.scope, ("I like dogs.", ""), ())
+    choices = compare.CompareChoices(pinned, Focus(CROSS, 0), None)
+    payload = compare.compare_payloads(here, choices)["difference"]
+    counts = []
+    for width in range(600, 1000, 50):
+        stage.mount("difference", width, **{"--st-font": "monospace"}).show(payload)
+        texts = stage.drawn(".of-difference canvas.cells", "text")
+        numbers = [one for one in texts if re.match(r"−?\.?\d", one["text"])]
+        for one, following in itertools.pairwise(numbers):
+            room = following["x"] - one["x"] if one["y"] == following["y"] else math.inf
+            assert (one["wide"] + following["wide"]) / 2 <= room
+        counts.append(len(numbers))
+    assert 0 in counts
+    assert max(counts) > 5
 
 
 def test_a_layer_with_fewer_heads_has_no_cells_for_the_rest(

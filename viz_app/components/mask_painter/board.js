@@ -111,12 +111,12 @@ class Board {
 
   values(context) {
     const { rows, cols, text, ink } = this.picture, { wide, tall } = this;
-    if (!text || tall < 14) return;
-    if (wide < 26) return;
+    if (!text || tall < 14 || wide < 26) return;
     context.font = `12px ${this.theme.font}`;
     context.textAlign = "center";
-    for (let i = 0; i < rows * cols; i++) {
-      const label = text(i);
+    const labels = Array.from({ length: rows * cols }, (_, i) => text(i));
+    if (labels.some((label) => context.measureText(label).width > wide - 2)) return;
+    for (const [i, label] of labels.entries()) {
       if (!label) continue;
       context.fillStyle = ink(i);
       context.fillText(label, this.left + ((i % cols) + 0.5) * wide, this.top + (Math.floor(i / cols) + 0.5) * tall + 0.5);
