@@ -298,14 +298,17 @@ def _explanation(forward_pass: ForwardPass, place: SitePlace, causes: Causes) ->
     padding = context.padding.get(kind.key_stream)
     between = kind.query_stream != kind.key_stream
     start = context.start if between else max(0, causes.k.shape[2] - n_query)
-    opened, queries = allowed & ~measured.open, context.padding.get(kind.query_stream)
-    if queries is None or bool((opened & queries[:, None, -n_query:, None]).any()):
+    queries = context.padding.get(kind.query_stream) if between else padding
+    named = None
+    if queries is not None:
+        opened = allowed & ~measured.open
+        if not (opened & queries[:, None, -n_query:, None]).any():
+            named = [  # all layers leave open what a query of padding reads
+                MaskLayer(layer.name, layer.allowed | _narrow(opened))
+                for layer in layers(_narrow(measured.open), padding, n_query)
+            ]
+    if named is None:
         named = layers(_narrow(allowed), padding, n_query)
-    else:  # all layers leave open what a query of padding reads
-        named = [
-            MaskLayer(layer.name, layer.allowed | _narrow(opened))
-            for layer in layers(_narrow(measured.open), padding, n_query)
-        ]
     return MaskExplanation(Mask(named, start), _terms(added.float(), allowed))
 
 
