@@ -135,8 +135,10 @@ class HubTokenizer(LibraryTokenizer):
         self.backend.encode_special_tokens = True
         self._reading_masks.encode_special_tokens = True
         self._of_bytes = '"ByteLevel"' in json.dumps(described.get("decoder"))
-        # added later, as text, even where tokens spell bytes
-        self._added = frozenset(token["id"] for token in described["added_tokens"])
+        added = described["added_tokens"]
+        self._added = frozenset(token["id"] for token in added)  # text, where others spell bytes
+        # the library's own list lacks tokens without a name, such as Whisper's languages
+        self._all_special |= {token["id"] for token in added if token["special"]}
         self._trial = _trial_text(self.backend)
         self.frames = _frames(self.backend, self._trial)
 

@@ -317,7 +317,7 @@ def test_the_picture_over_the_sound_has_the_librarys_weights(folder: Path) -> No
     np.testing.assert_allclose(arrays["heads"], wanted[:, 4], atol=2e-6)
     assert not arrays["blocked"].any()
     assert (header["keys"][42], header["heard"], len(header["keys"])) == ("0.84 s", 100, FRAMES)
-    assert [label for label, *_ in header["queries"]][0].startswith("[startoftranscript] → <|")
+    assert [label for label, *_ in header["queries"]][0].startswith("[startoftranscript] → [")
     assert (header["scale"], header["isInput"]) == ("row", True)
 
 
