@@ -360,6 +360,19 @@ def test_an_entry_added_while_another_is_made_is_not_lost(checkpoint):
     assert record["curve"][-1]["loss"] == 2.5
 
 
+@pytest.mark.skipif(not hasattr(os, "O_NOFOLLOW"), reason="links are of another kind there")
+def test_a_lock_that_is_a_link_changes_nothing_elsewhere(checkpoint):
+    """A folder from elsewhere may hold one that points at any file of this machine."""
+    elsewhere = checkpoint.parent / "elsewhere"
+    elsewhere.write_text("a file of one's own")
+    lock = checkpoint / RECORD_LOCK
+    lock.unlink(missing_ok=True)
+    lock.symlink_to(elsewhere)
+    with pytest.raises(OSError, match=RECORD_LOCK):
+        add_to_record(checkpoint, licence="none")
+    assert elsewhere.read_text() == "a file of one's own"
+
+
 def test_a_snapshot_must_match_its_checksum_and_its_name(checkpoint):
     saved = (checkpoint / "model.safetensors").read_bytes()
     write_bytes(snapshot_path(checkpoint, 199), saved)
