@@ -20,6 +20,7 @@ from small_runs import assert_same_run
 
 import models
 from models import cli
+from models.priority import AUTOGROUP
 from models.training.recipe import snapshot_steps
 from models.training.recipes import PLANS
 from viz_app import checkpoints
@@ -30,7 +31,7 @@ from viz_app.trainers import folders, pool, tickets
 from viz_app.trainers import run as run_module
 from viz_app.trainers.example_pictures import ExamplePictures
 from viz_app.trainers.pool import Pool
-from viz_app.trainers.process import reported_weights
+from viz_app.trainers.process import NICENESS, TrainingProcess, reported_weights
 from viz_app.trainers.run import DONE, FAILED, PAUSED, RUNNING, STOPPED, WAITING, TrainingRun
 from viz_app.trainers.settings import MAX_PARAMETERS, RunSettings, offered_tasks
 from viz_app.trainers.tickets import Ticket
@@ -454,6 +455,22 @@ while not any(report.get("step", 0) > 3 for report in reports):
 print(trainer._process.pid, flush=True)
 time.sleep(600)
 """
+
+
+@pytest.mark.skipif(not AUTOGROUP.is_file(), reason="the system has no autogroups")
+def test_a_trainer_lets_the_processes_of_other_sessions_come_first(tmp_path):
+    """In a session of its own niceness alone does nothing where Linux has autogroups."""
+    reports: list[dict] = []
+    trainer = TrainingProcess(SMALL.arguments(tmp_path / "run"), reports.append)
+    try:
+        until(lambda: any("step" in report for report in reports))
+        pid = trainer._process.pid
+        assert os.getpriority(os.PRIO_PROCESS, pid) == NICENESS
+        group = Path(f"/proc/{pid}/autogroup").read_text()
+        assert group.rstrip().endswith(f" nice {NICENESS}")
+    finally:
+        trainer.stop()
+        trainer.wait(30)
 
 
 def test_a_trainer_ends_with_its_server_however_that_ends(tmp_path):

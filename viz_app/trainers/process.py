@@ -16,11 +16,12 @@ import numpy as np
 import models
 from models.training.fixed_example import MAX_WATCHED_WEIGHTS
 
-# low priority, so that other sessions' edits come first; a file in the working folder hides no
-# package
-CODE = """import os, sys
+NICENESS = 10  # edits come first
+# a file in the working folder hides no package
+CODE = f"""import sys
 sys.path[:] = [path for path in sys.path if path]
-getattr(os, "nice", id)(10)
+from models.priority import lower_priority
+lower_priority({NICENESS})
 from models.cli import main
 sys.exit(main())"""
 MAX_REPORT = 10 * MAX_WATCHED_WEIGHTS  # characters of a report
@@ -50,6 +51,7 @@ class TrainingProcess:
             text=True,
             env={**os.environ, "PYTHONPATH": os.pathsep.join(paths), "OMP_NUM_THREADS": "1"},
             start_new_session=True,  # Ctrl-C is for the server, and the trainer ends with it
+            creationflags=getattr(subprocess, "BELOW_NORMAL_PRIORITY_CLASS", 0),  # on Windows
         )
         self._listener = threading.Thread(target=self._listen, daemon=True)
         threading.Thread(target=self._read_errors, daemon=True).start()

@@ -32,8 +32,10 @@ from models.hub.sounds.open_reader import spelling
 from models.hub.sounds.processor import SoundProcessor
 from models.hub.sounds.reader import CTCModel, SoundReader
 from models.hub.trial import tokenizer as tokenizer_trial
+from models.priority import lower_priority
 from models.sounds import decoded_sound, example_sound
 
+NICENESS = 5
 MEMORY = 2**32  # bytes that a trial may take, at most half of the free memory
 # s of processor time for each part of a trial
 BUILDING_SECONDS, READING_SECONDS, ANSWERING_SECONDS = (
@@ -54,6 +56,7 @@ def serve_trials(descriptor: int) -> None:
     for module in ("modeling_layers", "masking_utils", "generation.utils", "models.auto"):
         importlib.import_module(f"{load.transformers_library().__name__}.{module}")
     torch.set_num_threads(1)
+    lower_priority(NICENESS)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     with suppress(OSError):
         while True:
@@ -96,7 +99,6 @@ def _limit(lifeline: int) -> None:
     signal.signal(signal.SIGPROF, signal.SIG_DFL)
     fcntl.fcntl(lifeline, fcntl.F_SETOWN, os.getpid())
     fcntl.fcntl(lifeline, fcntl.F_SETFL, os.O_ASYNC | os.O_NONBLOCK)
-    os.nice(5)
     allowed = min(MEMORY, files.free_memory(torch.device("cpu")) // 2)
     limit = _data_bytes() + allowed
     resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
