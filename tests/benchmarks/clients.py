@@ -1,19 +1,24 @@
 """Many people editing once a second, beside one: the time and the server's cost of an answer, and whether everyone gets their own.
 
-    python -m tests.benchmarks.clients [--clients 30 100] [--seconds 15] [--workers 1 2]
+    python -m tests.benchmarks.clients [--clients 30 100] [--seconds 15] [--workers 1 2] [--trainers 1]
 
 The clients are plain websocket clients on loopback that do what the app's page does in a browser: they arrive with Streamlit's
 protocol, ask the live socket at each edit, and commit the text to Streamlit after a pause. An answer is timed until the picture
-of the head has come back; its tokens and weights are then compared with those of `models`.
+of the head has come back; its tokens and weights are then compared with those of `models`. With --trainers, as many runs of the
+page Train go on beside the crowd.
 """
 
 import argparse
 import asyncio
 import json
 import os
+import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import numpy as np
@@ -27,6 +32,8 @@ from tests.benchmarks.side_by_side import Result, print_table
 from viz_app.drawing.labels import labels
 from viz_app.drawing.payload import unpack
 from viz_app.session.live_route import PROTOCOL
+from viz_app.trainers.process import TrainingProcess
+from viz_app.trainers.settings import RunSettings
 
 CHECKPOINT, SITE, HEAD = "eng-fra", "encoder.layers.0.self_attn", 1
 CROWDS, SECONDS, EVERY, WORKERS = (30, 100), 15, 1.0, (1, 2)
@@ -173,6 +180,28 @@ class Phase:
         return f"{p50:.0f} and {p95:.0f} ms"
 
 
+@contextmanager
+def training(n: int) -> Iterator[None]:
+    """Train n models, as the page Train does, until the block ends."""
+    settings = RunSettings("copy", "transformer").having(steps=100_000)
+    with tempfile.TemporaryDirectory() as folder:
+        trainers = []
+        for i in range(n):
+            reports: list[dict[str, Any]] = []
+            arguments = settings.arguments(Path(folder, str(i)))
+            trainers.append(TrainingProcess(arguments, reports.append))
+            while not any(report.get("step") for report in reports):
+                assert trainers[-1].is_alive, reports
+                time.sleep(PAUSE)
+        try:
+            yield
+        finally:
+            for trainer in trainers:
+                trainer.stop()
+            for trainer in trainers:
+                trainer.wait(PATIENCE)
+
+
 def phase(server: Server, first: int, n: int, seconds: float) -> Phase:
     """Let n clients edit for this many seconds."""
     before = server.cpu_seconds()
@@ -186,24 +215,28 @@ def measure(
     crowds: Sequence[int] = CROWDS,
     seconds: float = SECONDS,
     workers: Sequence[int] = WORKERS,
+    trainers: int = 0,
 ) -> list[Result]:
     """Measure one client, then each crowd, for each number of server processes."""
-    crowds, seconds = ((3,), 2.0) if short else (crowds, seconds)
+    crowds, seconds, trainers = ((3,), 2.0, 1) if short else (crowds, seconds, trainers)
     scope = models.load(CHECKPOINT, device="cpu")
-    return [result for n in workers for result in _measured(crowds, seconds, n, scope)]
+    return [result for n in workers for result in _measured(crowds, seconds, n, trainers, scope)]
 
 
 def _measured(
-    crowds: Sequence[int], seconds: float, workers: int, scope: models.Scope
+    crowds: Sequence[int], seconds: float, workers: int, trainers: int, scope: models.Scope
 ) -> list[Result]:
-    """Measure one client, then each crowd. No number is used twice, so no text is either."""
+    """Measure one client, then each crowd beside trainers. No number is used twice, so no text is either."""
     with serving(APP, workers) as server:
-        one, *many = (
-            phase(server, sum((1, *crowds)[:i]), n, seconds) for i, n in enumerate((1, *crowds))
-        )
+        one = phase(server, 0, 1, seconds)
+        with training(trainers):
+            many = [
+                phase(server, sum((1, *crowds)[: i + 1]), n, seconds) for i, n in enumerate(crowds)
+            ]
     everyone = [client for phase in (one, *many) for client in phase.clients]
     wrong = strangers(everyone, scope)
     by = f", {workers} workers" if workers > 1 else ""
+    by += f" beside {trainers} in training" if trainers else ""
     results = [
         Result(
             f"{n} clients{by}: p95 of an edit over one's p50",
@@ -227,5 +260,6 @@ if __name__ == "__main__":
     parser.add_argument("--clients", type=int, nargs="+", default=CROWDS)
     parser.add_argument("--seconds", type=float, default=SECONDS)
     parser.add_argument("--workers", type=int, nargs="+", default=WORKERS)
+    parser.add_argument("--trainers", type=int, default=0)
     options = parser.parse_args()
-    print_table(measure(False, options.clients, options.seconds, options.workers))
+    print_table(measure(False, options.clients, options.seconds, options.workers, options.trainers))
