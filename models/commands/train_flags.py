@@ -107,6 +107,7 @@ def _settings() -> dict[str, dict[str, Any]]:
         "order": str,
         "digits": str,
         "period": str,
+        "max_letters": int,
     }
     sizes = {n: t for n, t in sizes.items() if n != "vocab_size" and not n.endswith("_id")}
     return {"model": sizes, "data": data, "recipe": recipe}

@@ -39,7 +39,7 @@ TASKS: dict[str, type[Any]] = {
 GENERATED: dict[str, type[Any]] = {DatesTask.name: DatesTask} | SMALL_TASKS
 TASK_NAMES = tuple(TASKS)
 # settings that `data` stores under their own names
-STORED = ("lm_weight", "fold", "form", "digits", "period")
+STORED = ("lm_weight", "fold", "form", "digits", "period", "max_letters")
 
 
 def reopen_task(

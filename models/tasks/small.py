@@ -12,19 +12,33 @@ from models.tasks.repeat import RepeatTask
 from models.training.task import DataError
 
 COPY_LETTERS = "abcdefghij"
-MIN_LETTERS, MAX_LETTERS = 4, 8  # letters of a source
+MIN_LETTERS, MAX_LETTERS = 4, 8  # letters of a source, if no other number is chosen
+FEWEST_MOST, MOST_LETTERS = 5, 30  # of `max_letters`: strings of 4 are too few to hold some out
 DECIMAL_DIGITS, N_DIGITS = "0123456789", 3  # of each number
 EARLIEST, LATEST = date(1900, 1, 1), date(2099, 12, 31)  # enough of them are held out
 REVERSED_ORDER, PLAIN_ORDER = "reversed", "plain"
 
 
 class LettersTask(GeneratedTask):
-    """Strings of random letters."""
+    """Strings of 4 to `max_letters` random letters."""
 
     alphabet = COPY_LETTERS
+    model_settings = ("form", "max_letters")
+
+    def __init__(self, *, max_letters: int = MAX_LETTERS, **settings: Any) -> None:
+        if not FEWEST_MOST <= max_letters <= MOST_LETTERS:
+            raise DataError(
+                f"max_letters must be between {FEWEST_MOST} and {MOST_LETTERS}, not {max_letters}"
+            )
+        self.max_letters = max_letters
+        super().__init__(**settings)
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        return {"max_letters": self.max_letters}
 
     def draw(self, rng: Random) -> str:
-        return "".join(rng.choices(COPY_LETTERS, k=rng.randint(MIN_LETTERS, MAX_LETTERS)))
+        return "".join(rng.choices(COPY_LETTERS, k=rng.randint(MIN_LETTERS, self.max_letters)))
 
 
 class CopyTask(LettersTask):

@@ -10,6 +10,7 @@ from models.architectures.gpt import GPTConfig
 from models.architectures.seq2seq import Seq2SeqConfig
 from models.architectures.transformer import TransformerConfig
 from models.architectures.xlnet import XLNetConfig
+from models.tasks.small import MAX_LETTERS
 from models.training.plan import Plan
 from models.training.recipe import Recipe
 
@@ -40,10 +41,10 @@ def _recurrent(steps: int, **settings: Any) -> Plan:
     return Plan(Seq2SeqConfig, sizes, _recipe(steps), _data(**settings))
 
 
-def _one_vector(steps: int) -> Plan:
+def _one_vector(steps: int, **settings: Any) -> Plan:
     """Return the plan of an RNN without alignment, which learns more slowly."""
     sizes = _RECURRENT | {"d_hidden": 128, "attention": "none"}
-    return Plan(Seq2SeqConfig, sizes, _recipe(steps, learning_rate=0.6), _data())
+    return Plan(Seq2SeqConfig, sizes, _recipe(steps, learning_rate=0.6), _data(**settings))
 
 
 def _gpt(steps: int, sizes: dict[str, int] | None = None, **settings: Any) -> Plan:
@@ -58,19 +59,29 @@ def _xlnet(steps: int, **settings: Any) -> Plan:
     return Plan(XLNetConfig, _STACK, _recipe(steps), _data("letters in an order", **settings))
 
 
-def _written() -> dict[str, Plan]:
-    """Return the plans of letters that an encoder-decoder writes."""
+def _written(one_vector_letters: int = MAX_LETTERS) -> dict[str, Plan]:
+    """Return the plans of letters that an encoder-decoder writes.
+
+    What order the letters came in is much to keep in one vector: `one_vector_letters` is the
+    longest string of the RNN without alignment.
+    """
+    n = {"max_letters": MAX_LETTERS}
     return {
-        "transformer": _transformer(800),
-        "bahdanau": _recurrent(600),
-        "rnn": _one_vector(1500),
+        "transformer": _transformer(800, **n),
+        "bahdanau": _recurrent(600, **n),
+        "rnn": _one_vector(1500, max_letters=one_vector_letters),
     }
 
 
 SMALL_PLANS: dict[str, dict[str, Plan]] = {
-    "copy": _written(),
-    "reverse": _written(),
-    "sort": _written() | {"gpt": _gpt(800), "bert": _bert(1000), "xlnet": _xlnet(1200)},
+    "copy": _written(one_vector_letters=6),
+    "reverse": _written(one_vector_letters=6),
+    "sort": _written()
+    | {
+        "gpt": _gpt(800, max_letters=MAX_LETTERS),
+        "bert": _bert(1000, max_letters=MAX_LETTERS),
+        "xlnet": _xlnet(1200, max_letters=MAX_LETTERS),
+    },
     "english-dates": {"transformer": _transformer(800), "bahdanau": _recurrent(500)},
     "addition": {
         "gpt": _gpt(1000, digits="reversed"),

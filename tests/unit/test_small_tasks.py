@@ -83,6 +83,27 @@ def test_letters_have_every_length():
     assert {c for case in open_task("copy").held_out() for c in case.source} == set(COPY_LETTERS)
 
 
+@pytest.mark.parametrize("most", [5, 6, 30])
+def test_the_longest_string_is_the_one_asked_for(most):
+    task = open_task("reverse", max_letters=most)
+    assert {len(case.source) for case in task.held_out()} == set(range(MIN_LETTERS, most + 1))
+    assert max(map(len, task.sources(1, 1))) == most
+    stored = reopen_task("reverse", None, task.data())
+    assert stored.held_out(9) == task.held_out(9)
+
+
+def test_a_record_without_a_longest_string_has_the_usual_one():
+    stored = open_task("copy").data()
+    del stored["max_letters"]
+    assert reopen_task("copy", None, stored).max_letters == MAX_LETTERS
+
+
+@pytest.mark.parametrize("most", [4, 31])
+def test_a_longest_string_out_of_bounds_is_refused(most):
+    with pytest.raises(DataError, match=f"max_letters must be between 5 and 30, not {most}"):
+        open_task("sort", max_letters=most)
+
+
 @pytest.mark.parametrize("name", SMALL_TASKS)
 def test_training_validation_and_test_share_no_source(name):
     task = opened(name, next(iter(PLANS[name])), batch_size=251)
