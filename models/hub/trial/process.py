@@ -35,7 +35,6 @@ from models.hub.trial import tokenizer as tokenizer_trial
 from models.priority import lower_priority
 from models.sounds import decoded_sound, example_sound
 
-NICENESS = 5
 MEMORY = 2**32  # bytes that a trial may take, at most half of the free memory
 # s of processor time for each part of a trial
 BUILDING_SECONDS, READING_SECONDS, ANSWERING_SECONDS = (
@@ -56,7 +55,7 @@ def serve_trials(descriptor: int) -> None:
     for module in ("modeling_layers", "masking_utils", "generation.utils", "models.auto"):
         importlib.import_module(f"{load.transformers_library().__name__}.{module}")
     torch.set_num_threads(1)
-    lower_priority(NICENESS)
+    lower_priority(5)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     with suppress(OSError):
         while True:
