@@ -110,8 +110,12 @@ def serve_app(n: int, address: str, port: int, flags: list[str], browser: bool) 
         ValueError: the port is taken, or a worker does not start.
     """
     common_folder.common_folder()  # before the workers inherit its name
+    try:
+        from uvloop import run
+    except ImportError:  # on Windows
+        run = asyncio.run
     with suppress(KeyboardInterrupt):
-        asyncio.run(_Front(n, address, port, flags).serve(browser))
+        run(_Front(n, address, port, flags).serve(browser))
     return 0
 
 
