@@ -35,6 +35,17 @@ class Recipe:
         for name in ("steps", "warmup", "validate_every", "save_every"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
+        for name in ("learning_rate", "clip"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"{name} must be above 0, not {getattr(self, name)}")
+        if not 0 <= self.label_smoothing < 1:
+            raise ValueError(
+                f"label_smoothing must be at least 0 and below 1, not {self.label_smoothing}"
+            )
+        if not 0 <= self.average_last <= 1:
+            raise ValueError(f"average_last must be from 0 to 1, not {self.average_last}")
+        if not -(2**63) <= self.seed < 2**63:
+            raise ValueError(f"seed must be from {-(2**63)} to {2**63 - 1}, not {self.seed}")
         if self.n_snapshots < 2:
             raise ValueError(f"n_snapshots must be at least 2, not {self.n_snapshots}")
         if not self.snapshot_ratio >= MIN_RATIO:

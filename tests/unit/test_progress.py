@@ -190,5 +190,16 @@ def test_validation_measures_the_cross_attention(tmp_path):
 def test_impossible_recipes_and_sizes_are_refused():
     with pytest.raises(ValueError, match="patience must be at least 0, not -1"):
         Recipe(steps=3, patience=-1)
+    for setting, refused, allowed in (
+        ("learning_rate", (0.0, -1.0, math.nan), 1e-9),
+        ("clip", (0.0, -1.0, math.nan), 1e-9),
+        ("label_smoothing", (-0.1, 1.0, math.nan), 0.0),
+        ("average_last", (-0.1, 1.1, math.nan), 1.0),
+        ("seed", (2**63, -(2**63) - 1), -1),
+    ):
+        assert Recipe(steps=3, **{setting: allowed})
+        for value in refused:
+            with pytest.raises(ValueError, match=f"^{setting} must be .*, not {value}$"):
+                Recipe(steps=3, **{setting: value})
     with pytest.raises(ValueError, match="init must be one of xavier, scaled, normal, not 'zeros'"):
         TransformerConfig(31, init="zeros")
