@@ -9,10 +9,11 @@ from models.tasks.forms import MASKED_FORM, ONE_TEXT_FORM, ORDERED, PAIRED_FORM
 from models.tasks.generated import GeneratedTask
 from models.tasks.markov import MarkovTask
 from models.tasks.repeat import RepeatTask
+from models.training.small_recipes import MAX_LETTERS
 from models.training.task import DataError
 
 COPY_LETTERS = "abcdefghij"
-MIN_LETTERS, MAX_LETTERS = 4, 8  # letters of a source, if no other number is chosen
+MIN_LETTERS = 4  # of a source
 FEWEST_MOST, MOST_LETTERS = 5, 30  # of `max_letters`: strings of 4 are too few to hold some out
 DECIMAL_DIGITS, N_DIGITS = "0123456789", 3  # of each number
 EARLIEST, LATEST = date(1900, 1, 1), date(2099, 12, 31)  # enough of them are held out

@@ -10,10 +10,10 @@ from models.architectures.gpt import GPTConfig
 from models.architectures.seq2seq import Seq2SeqConfig
 from models.architectures.transformer import TransformerConfig
 from models.architectures.xlnet import XLNetConfig
-from models.tasks.small import MAX_LETTERS
 from models.training.plan import Plan
 from models.training.recipe import Recipe
 
+MAX_LETTERS = 8  # of the longest string
 _N_CTX = {"n_ctx": 32, "dropout": 0.0}
 _ENCODER_DECODER = _N_CTX | {
     "d_model": 64, "n_heads": 4, "d_ff": 128, "n_encoder_layers": 1, "n_decoder_layers": 1,
@@ -62,13 +62,12 @@ def _xlnet(steps: int, **settings: Any) -> Plan:
 def _written(one_vector_letters: int = MAX_LETTERS) -> dict[str, Plan]:
     """Return the plans of letters that an encoder-decoder writes.
 
-    What order the letters came in is much to keep in one vector: `one_vector_letters` is the
-    longest string of the RNN without alignment.
+    One vector must keep all letters and their order: `one_vector_letters` is the longest string
+    of the RNN without alignment.
     """
-    n = {"max_letters": MAX_LETTERS}
     return {
-        "transformer": _transformer(800, **n),
-        "bahdanau": _recurrent(600, **n),
+        "transformer": _transformer(800, max_letters=MAX_LETTERS),
+        "bahdanau": _recurrent(600, max_letters=MAX_LETTERS),
         "rnn": _one_vector(1500, max_letters=one_vector_letters),
     }
 

@@ -19,10 +19,11 @@ from models.tasks.forms import MASKED_FORM, ORDERED, PAIRED_FORM
 from models.tasks.generated import is_held_out_source
 from models.tasks.markov import MarkovTask, markov_probability, mean_loss
 from models.tasks.repeat import INDUCTION, REPEAT_LENGTH, predictable_places
-from models.tasks.small import COPY_LETTERS, MAX_LETTERS, MIN_LETTERS, SMALL_TASKS
+from models.tasks.small import COPY_LETTERS, MIN_LETTERS, SMALL_TASKS
 from models.tokenizers.base import Tokenizer
 from models.training.batches import NO_LABEL
 from models.training.recipes import PLANS
+from models.training.small_recipes import MAX_LETTERS
 from models.training.task import N_STORED_TEXTS, validation_texts
 from models.training.trainer import Trainer
 from viz_app.words.terms import terms
