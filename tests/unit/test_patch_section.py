@@ -216,7 +216,7 @@ def test_the_sentence_names_the_strongest_cell_and_its_direction(name: str) -> N
     for panel in drawn["panels"]:
         grid = panel["grid"]
         every = [
-            (effect, f"{layer} of “{token[0]}”")
+            (effect, f"“{token[0]}” ({layer})")
             for layer, line in zip(grid["layers"], grid["effects"], strict=True)
             for token, effect in zip(grid["tokens"], line, strict=True)
         ]

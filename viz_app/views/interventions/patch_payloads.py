@@ -242,7 +242,7 @@ def _sentence(measured: PatchEffects, side: str) -> str:
     if (cell := strongest_cell(measured, side)) and measured.grid:
         i, j, value = cell
         token = labels(base.trace.streams[measured.grid.stream])[j].text
-        sentences.append(say_of("cell", f"{measured.grid.labels[i]} of “{token}”", value))
+        sentences.append(say_of("cell", f"“{token}” ({measured.grid.labels[i]})", value))
     if head := strongest_head(measured, side):
         site, number, value = head
         sentences.append(
