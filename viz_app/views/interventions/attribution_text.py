@@ -34,7 +34,7 @@ NO_SUM = (
     "With this change, the logits of this token are not a sum of what heads and other parts add."
 )
 SUM_IS_ROUNDED = "Rounding is too coarse here to split the logits of this token into parts."
-AS_IT_IS = "Nothing is changed. Choose the {} to follow."
+AS_IT_IS = "No intervention yet: choose the {} to follow."
 ROW_SUM_CHECK = "Largest distance of a row's sum from 1"
 SAME_CELLS = "Cells in which only one of flow and rollout is 0"
 NO_LESS = "Largest amount by which rollout exceeds flow in a cell"

@@ -32,7 +32,7 @@ BOARD_LEGEND = {
     "divergence": "KL divergence from the distribution before, never below 0",
 }
 NO_HEAD_CHANGES = "No head changes it by {:g} nats or more when it is switched off."
-NO_HEAD_CHANGED = "Nothing is changed yet: click a head."
+NO_HEAD_CHANGED = "No head is changed yet: click one."
 FOLLOWED = "Followed {}: change of its log-probability, nats"
 METRIC_HELP = (
     "The log-probability of the chosen {} says which way a head pushes. The KL divergence of the two distributions says "
