@@ -6,7 +6,7 @@ from pathlib import Path
 from models.errors import InputError
 from models.runs.scope import Scope
 from models.runs.text_loss import complete_streams
-from models.tasks import TASK_NAMES, DataError, Task, reopen_task
+from models.tasks import TASK_NAMES, DataError, Task, has_data_of, reopen_task
 from models.tasks.classify import ClassifyTask
 from models.tasks.pair_files import names, read_lines, read_pairs
 from models.tasks.text_files import is_table
@@ -146,4 +146,4 @@ def _training_task(scope: Scope, paths: Sequence[Path] | None) -> Task | None:
         task = reopen_task(scope.task, paths, trained_on, **settings)
     except DataError:  # files in another format
         return None
-    return task if task.data() == trained_on else None
+    return task if has_data_of(task, trained_on) else None

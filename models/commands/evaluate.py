@@ -22,7 +22,7 @@ from models.commands.arguments import (
 from models.devices import chosen_device
 from models.opening import load
 from models.runs.scope import Scope
-from models.tasks import reopen_task
+from models.tasks import has_data_of, reopen_task
 from models.tasks.pair_files import as_paths, file_record, read_pairs
 from models.tasks.translation import TranslationTask, as_cases
 from models.training.evaluation import METRICS, TextCases, scores_by_length, signature
@@ -104,7 +104,7 @@ def _reopen(scope: Scope, options: argparse.Namespace) -> Task:
     task = reopen_task(
         scope.task, options.data, trained_on, tokenizer=scope.tokenizer, n_ctx=scope.n_ctx
     )
-    if task.data() != trained_on:
+    if not has_data_of(task, trained_on):
         _note("this is not the data the checkpoint was trained on")
     return task
 

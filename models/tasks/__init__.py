@@ -16,7 +16,7 @@ from models.tasks.text_files import DOCUMENTS
 from models.tasks.translation import TranslationTask
 from models.training.task import DataError, Task
 
-__all__ = ["TASK_NAMES", "DataError", "Task", "open_task", "reopen_task"]
+__all__ = ["TASK_NAMES", "DataError", "Task", "has_data_of", "open_task", "reopen_task"]
 
 _OF_FILES = {
     **{task.name: ("files of text", task) for task in (LanguageTask, MaskedTask, PermutationTask)},
@@ -55,6 +55,12 @@ def reopen_task(
     settings = {key: value for key, value in stored.items() if value is not None} | model_settings
     needed = TASKS[name].model_settings if name in TASKS else ()
     return open_task(name, data, **{key: settings[key] for key in needed if key in settings})
+
+
+def has_data_of(task: Task, trained_on: Mapping[str, Any]) -> bool:
+    """Return True if a task has the data of a record, which may lack settings of later versions."""
+    data = task.data()
+    return bool(trained_on) and all(data.get(name) == trained_on[name] for name in trained_on)
 
 
 def open_task(name: str, data: Files | None = None, **settings: Any) -> Task:

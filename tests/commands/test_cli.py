@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 import torch
 
+import models
 from models.cli import main
 from models.commands import arguments
 from models.commands import train as train_command
+from models.held_out_texts import held_out
 from models.tasks.date_formats import training_examples
 from models.tasks.dates import DatesTask
 from models.tasks.translation import TranslationTask
@@ -102,6 +104,14 @@ def test_train_then_decode_evaluate_inspect(tmp_path, capsys):
         assert (
             f"  {name:48} {' × '.join(map(str, weights.shape)):>12} {weights.numel():>10,}" in out
         )
+
+
+def test_a_record_without_a_later_setting_still_names_its_data(capsys):
+    """The strings of reverse-unmasked were drawn before their length was a setting."""
+    assert main(["evaluate", "reverse-unmasked", "--limit", "2", "--device", "cpu"]) == 0
+    assert "not the data" not in capsys.readouterr().err
+    scope = models.load("reverse-unmasked")
+    assert len(held_out(scope, None, 200)) == 200 > len(scope.held_out)
 
 
 def test_sampling_differs_by_seed_and_is_the_same_for_one(folder, capsys):
