@@ -246,6 +246,23 @@ def test_a_sentence_is_filled_in(text: str, words: str) -> None:
     assert read_sentence(text).words(find) == words
 
 
+def test_a_text_equals_the_words_of_a_token_or_number() -> None:
+    """A most-read token has the value of its position, and the output of a sum is a text."""
+    run = run_of("eng-fra", "We like him.")
+    site = "decoder.layers.1.cross_attn, 2, 1"
+    token = reading_words(f"run.most_read({site})", run)
+    place = finder(run, None)(Reading("run", "most_read", tuple(site.split(", ")))).value
+    for other, expected in (
+        (f"'{token}'", "yes"),
+        (f"run.token(source, {place})", "yes"),
+        (f"run.token(source, {place - 1})", "no"),
+        (place, "yes"),
+    ):
+        assert reading_words(f"run.most_read({site}) = {other} ? yes | no", run) == expected
+    for text in ("{'1234567' = 1234567 ? yes | no}", "{run.tokens(source) = '5' ? yes | no}"):
+        assert read_sentence(text).words(finder(run, None)) == "yes"
+
+
 @pytest.mark.parametrize("text", ["{run.c - run.c}", "{run.c < 'y' ? a | b}"])
 def test_texts_are_not_subtracted_nor_ordered(text: str) -> None:
     with pytest.raises(ValueError, match="only numbers"):

@@ -29,6 +29,12 @@ class ReadingValue:
     # formats a difference of two such numbers; None if the value is not a number
     write: Callable[[float], str] | None = None
 
+    def equals(self, other: "ReadingValue") -> bool:
+        """Return True for equal values; a text is compared with the words of another value."""
+        if isinstance(self.value, str) != isinstance(other.value, str):
+            return self.words == other.words
+        return self.value == other.value
+
 
 @dataclass(frozen=True)
 class Reading:
@@ -81,7 +87,7 @@ class Placeholder:
         if self.sign != "=" and not all(isinstance(s.value, int | float) for s in (left, right)):
             raise ValueError("only numbers can be compared")
         is_so = {
-            "=": lambda: left.value == right.value,
+            "=": lambda: left.equals(right),
             "<": lambda: left.value < right.value,
             ">": lambda: left.value > right.value,
         }[self.sign]()
@@ -123,7 +129,7 @@ class Sentence:
 def _value(operand: Operand, find: FindReading) -> ReadingValue:
     if isinstance(operand, Reading):
         return find(operand)
-    return ReadingValue(operand, f"{operand:g}" if isinstance(operand, float) else operand)
+    return ReadingValue(operand, f"{operand:.15g}" if isinstance(operand, float) else operand)
 
 
 def read_sentence(text: str) -> Sentence:
