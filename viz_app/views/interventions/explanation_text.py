@@ -33,7 +33,9 @@ APPLY, APPLIED, UNDO = "Use these weights", "In use", "Undo"
 NOT_SEARCHED = "How far can the weights move while the answer stays? A search takes about a second."
 NO_OTHER = "There is no other model of this task in the list."
 ONE_KEY = "This row may attend to one token only, so its weights cannot differ."
-NO_WEIGHT_CHANGED = "No weight is changed yet: drag a bar of the first column, or use other weights."
+NO_WEIGHT_CHANGED = (
+    "No weight is changed yet: drag a bar of the first column, or use other weights."
+)
 ROW_EXPLANATION = f"""A row of attention weights is often read as an explanation: *the model predicted this because it looked
 there*. Jain and Wallace (2019) object: if quite different weights lead to the same answer, the weights do not explain it.
 Each column puts other weights into **this one row** and runs the rest of the model as it is.
