@@ -126,6 +126,7 @@ BAD = {
     "a comparison for a token": (predicting("token target", "run.loss < 1 ? a | b"), 10, "most_surprising or most_read"),
     "a token for an order": (predicting("order target", "run.most_surprising"), 10, "happened is surprise"),
     "a number for cells": (predicting("cells decoder.layers.0.self_attn", "run.loss"), 10, "happened is allowed"),
+    "the cells of another attention": (predicting("cells decoder.layers.0.self_attn", "run.allowed(encoder)"), 10, "another attention"),
     "words for happened": (LESSON.replace("happened: {", "happened: so {"), 13, "one reading"),
 }  # fmt: skip
 
@@ -453,6 +454,36 @@ def test_a_tiny_number_is_compared_unrounded() -> None:
     assert value == pytest.approx(exact, rel=0.5)
     told = lesson_picture(lesson, 1, {1: "1234567"}, run, None, True)["reveal"]
     assert told["prediction"] == "1,234,567 nats"
+
+
+def test_a_number_of_what_happened_is_the_key_of_an_option() -> None:
+    run = run_of("eng-fra", "We like him.")
+    n = len(run.trace.streams["source"].tokens)
+    options = f"choose\n- {n}: As many\n- {n + 1}: One more"
+    lesson = parse(predicting(options, "run.tokens(source)"))
+    told = lesson_picture(lesson, 1, {1: f"{n}"}, run, None, True)["reveal"]
+    assert (told["agrees"], told["happened"]) == (True, "As many")
+    assert comparable(lesson.steps[0], run, None) == f"{n}"
+    told = lesson_picture(lesson, 1, {1: f"{n + 1}"}, run, None, True)["reveal"]
+    assert told["agrees"] is False
+
+
+@pytest.mark.parametrize(
+    ("prediction", "happened", "reason"),
+    [
+        ("token source", "run.most_read(decoder.layers.0.self_attn, 0, 1)", "token of the target"),
+        ("token source", "run.most_surprising", "token of the target"),
+        ("number words", "run.output", "no number"),
+        ("number tokens", "run.most_read(decoder.layers.0.cross_attn, 0, 1)", "no number"),
+    ],
+)
+def test_a_prediction_is_not_compared_with_something_else(
+    prediction: str, happened: str, reason: str
+) -> None:
+    run, lesson = run_of("eng-fra", "We like him."), parse(predicting(prediction, happened))
+    picture = lesson_picture(lesson, 1, {1: "1"}, run, None, True)
+    assert picture["reveal"] is None
+    assert reason in picture["error"]
 
 
 def test_no_order_is_requested_of_tokens_that_are_not_predicted() -> None:

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from viz_app.lessons.form import form_of, value_of, with_unit, words_of
@@ -16,7 +16,7 @@ from viz_app.lessons.lesson import (
 )
 from viz_app.lessons.readings import finder
 from viz_app.lessons.readings.registry import numbered, plain_token
-from viz_app.lessons.sentence import ReadingValue
+from viz_app.lessons.sentence import FindReading, ReadingValue
 from viz_app.session.current_run import CurrentRun
 
 RUN_MOVED = "Choose “Show again” to return to this step's run."
@@ -133,7 +133,7 @@ def _reveal_payload(
         ValueError: something is missing in this run.
     """
     find = finder(run, pinned)
-    happened = step.happened.places[0].value(find)
+    happened = _outcome(step, find)
     payload: dict[str, Any] = {
         "happened": happened_words(step.prediction, happened, run),
         "paragraphs": [sentence.words(find) for sentence in step.reveal],
@@ -145,6 +145,25 @@ def _reveal_payload(
         is_graded = is_step_run and step.prediction.kind != NUMBER_STEP
         payload["agrees"] = value == happened.value if is_graded else None
     return payload
+
+
+def _outcome(step: LessonStep, find: FindReading) -> ReadingValue:
+    """Return what happened, with a value to compare predictions with.
+
+    Raises:
+        ValueError: something is missing in the runs, or is nothing that could be predicted.
+    """
+    happened, prediction = step.happened.places[0].value(find), step.prediction
+    if prediction.kind == CHOOSE_STEP:
+        return replace(happened, value=str(happened.value))  # the key of an option is a text
+    if prediction.kind == TOKEN_STEP and happened.stream != prediction.of:
+        raise ValueError(
+            f"what happened is a token of the {happened.stream}, not of the {prediction.of[:40]}"
+        )
+    is_number = isinstance(happened.value, int | float) and not happened.stream
+    if prediction.kind == NUMBER_STEP and not is_number:
+        raise ValueError("what happened is no number")
+    return happened
 
 
 def happened_words(prediction: Prediction, happened: ReadingValue, run: CurrentRun) -> str:
@@ -166,7 +185,7 @@ def comparable(step: LessonStep, run: CurrentRun, pinned: CurrentRun | None) -> 
     Raises:
         ValueError: something is missing in this run.
     """
-    happened = step.happened.places[0].value(finder(run, pinned))
+    happened = _outcome(step, finder(run, pinned))
     if step.prediction.kind != NUMBER_STEP:
         return happened.value
     number = re.match(r"[-+]?[0-9.,]+(?:e-?[0-9]+)?", happened.words)

@@ -30,6 +30,7 @@ from urllib.parse import parse_qs, urlsplit
 from models.checkpoint import CheckpointError
 from models.checkpoint_files import read_bytes
 from viz_app.lessons.lesson import (
+    CELLS_STEP,
     CHOOSE_STEP,
     MAX_LESSON_STEPS,
     STEP_KINDS,
@@ -227,6 +228,8 @@ class _Reader:
         if fitting and (place.sign or not is_fitting):
             listed = " or ".join(fitting)
             raise self.fail(number, f"after predict: {prediction.kind}, happened is {listed}")
+        if prediction.kind == CELLS_STEP and place.left.arguments != (prediction.of,):
+            raise self.fail(number, f"happened is of another attention than {prediction.of[:40]}")
 
     def sentence(self, fields: FieldLines, name: str, number: int) -> Sentence:
         number, _ = self.one_line(fields, name, number)

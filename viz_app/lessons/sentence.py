@@ -28,6 +28,7 @@ class ReadingValue:
     words: str
     # formats a difference of two such numbers; None if the value is not a number
     write: Callable[[float], str] | None = None
+    stream: str = ""  # whose token the value is, if it is the position of one
 
     def equals(self, other: "ReadingValue") -> bool:
         """Return True for equal values; a text is compared with the words of another value."""

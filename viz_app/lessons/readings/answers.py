@@ -131,7 +131,8 @@ def most_surprising(run: CurrentRun) -> ReadingValue:
     if not surprises:
         raise ValueError("the model gives no token of this text a probability")
     position = max(surprises, key=lambda one: surprises[one][1])
-    return ReadingValue(position, surprises[position][0])
+    stream = first_output(run.trace).stream
+    return ReadingValue(position, surprises[position][0], stream=stream)
 
 
 @partial(reading, predicted_as=ORDER_STEP)

@@ -38,7 +38,9 @@ def most_read(run: CurrentRun, site: str, head: int, query: int) -> ReadingValue
     """Return the token with the largest weight in a row."""
     row = _row(run.trace, site, head, query)
     key = max(range(len(row)), key=row.__getitem__)
-    return ReadingValue(key, plain_token(run.trace.attention[site].key_tokens[key]))
+    attention = run.trace.attention[site]
+    token = plain_token(attention.key_tokens[key])
+    return ReadingValue(key, token, stream=attention.key_stream)
 
 
 @reading
