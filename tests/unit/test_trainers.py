@@ -433,6 +433,18 @@ def test_a_loss_of_an_earlier_step_is_not_shown_as_that_of_the_step_of_the_run()
     assert text.last_scores(run).startswith(" · loss below 0.00005 · ")
 
 
+def test_a_killed_run_shows_no_step_beyond_the_one_that_it_continues_at():
+    run = TrainingRun(SMALL, "a")
+    rows = [{"step": step, "loss": 1 / step} for step in (20, 40, 60)]
+    run._take({"state": RUNNING, "step": 60, "rows": rows})
+    run._take({"state": RUNNING, "step": 69, "loss": 0.01})
+    run._take({"state": RUNNING, "step": 40, "rows": rows[:2]})
+    assert run.points() == rows[:2]
+    assert text.last_scores(run) == " · loss 0.025"
+    run._take({"state": RUNNING, "step": 60, "rows": rows[2:]})
+    assert run.points() == rows
+
+
 def test_a_run_that_fails_says_why(monkeypatch):
     monkeypatch.setattr(
         RunSettings, "arguments", lambda self, to: ["train", "copy", "--d-model=7", f"--out={to}"]

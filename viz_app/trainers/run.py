@@ -153,11 +153,13 @@ class TrainingRun:
             self._end(FAILED)
 
     def points(self) -> list[dict[str, float]]:
-        """Return the rows of the curve, and the losses reported between them."""
+        """Return the rows of the curve, and the losses reported between them.
+
+        A run that was killed continues at an earlier step and reports its curve again.
+        """
         with self._lock:
-            steps = {row["step"] for row in self.curve}
-            between = [row for row in self.losses if row["step"] not in steps]
-            return sorted([*self.curve, *between], key=lambda row: row["step"])
+            rows = {row["step"]: row for row in (*self.losses, *self.curve)}
+            return [rows[step] for step in sorted(rows) if step <= self.step]
 
     def _send(self, *commands: str) -> None:
         if process := self.process:
