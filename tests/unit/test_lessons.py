@@ -106,6 +106,7 @@ BAD = {
     "another site": (LESSON.replace("open: attention", "open: https://x.org/attention"), 6, "begins with"),
     "a parameter that is not there": (LESSON.replace("source=", "sauce="), 6, "sauce"),
     "a value out of range": (LESSON.replace("source=We+like+him.", "head=-1"), 6, "head"),
+    "a prediction in the address": (LESSON.replace("source=We+like+him.", "predicted=1.yes"), 6, "not part of a step"),
     "no prediction": (LESSON.replace("predict: choose\n- yes: Yes\n- no: No\n", ""), 5, "predict is missing"),
     "an unknown prediction": (LESSON.replace("choose", "guess"), 9, "choose, token"),
     "one option": (LESSON.replace("- no: No\n", ""), 9, "2 to 6 options"),

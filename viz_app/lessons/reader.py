@@ -41,6 +41,7 @@ from viz_app.lessons.lesson import (
 )
 from viz_app.lessons.readings import READ_RUNS, READINGS
 from viz_app.lessons.sentence import Reading, Sentence, read_sentence
+from viz_app.session.lesson_state import LESSON_KEYS
 from viz_app.session.parameters import Parameter
 
 MAX_LESSON_BYTES = 100_000  # bytes of a lesson file
@@ -189,6 +190,8 @@ class _Reader:
         for name, texts in query.items():
             if name not in self.parameters:
                 raise self.fail(number, f"there is no URL parameter {name[:40]}")
+            if name in LESSON_KEYS:
+                raise self.fail(number, f"{name} is not part of a step")
             if message := self.parameters[name].why_invalid(texts):
                 raise self.fail(number, message)
         return parts.path, query
