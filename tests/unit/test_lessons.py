@@ -16,6 +16,7 @@ from small_runs import edited
 
 import models
 import viz_app.navigation  # noqa: F401  # declares every URL parameter
+from models.runs.surveys import SHARE_DIFFERENCE
 from models.trace.edits import HeadOff, MaskChange, SetWeights, Where, from_text
 from viz_app.controls.lesson_panel import LESSON_PAGE_NAMES, offered_lessons
 from viz_app.lessons import library
@@ -24,6 +25,7 @@ from viz_app.lessons.lesson import Lesson
 from viz_app.lessons.picture import comparable, lesson_picture
 from viz_app.lessons.reader import MAX_LESSON_BYTES, LessonError, parse_lesson, read_lesson
 from viz_app.lessons.readings import READINGS, finder
+from viz_app.lessons.readings.registry import share_value, value_in_unit
 from viz_app.lessons.sentence import Reading, ReadingValue, read_sentence
 from viz_app.navigation import PAGES as ALL_PAGES
 from viz_app.session.current_run import CurrentRun
@@ -485,6 +487,17 @@ def test_a_prediction_is_not_compared_with_something_else(
     picture = lesson_picture(lesson, 1, {1: "1"}, run, None, True)
     assert picture["reveal"] is None
     assert reason in picture["error"]
+
+
+@pytest.mark.parametrize(
+    ("change", "written"),
+    [(-0.0031, "-0.3 points"), (0.0002, "0.02 points"), (-0.0, "0 points"), (-0.124, "-12 points")],
+)
+def test_a_change_of_a_share_is_not_rounded_to_none(change: float, written: str) -> None:
+    assert share_value(0.5).write(change) == written
+    signed = written if change < 0 else f"+{written}"
+    if change:
+        assert value_in_unit(change, SHARE_DIFFERENCE).words == signed
 
 
 def test_no_order_is_requested_of_tokens_that_are_not_predicted() -> None:

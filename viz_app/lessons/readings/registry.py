@@ -75,13 +75,20 @@ def number_value(value: float, digits: int) -> ReadingValue:
 
 def share_value(value: float) -> ReadingValue:
     """Return a share, written in percent."""
-    return ReadingValue(value, words.percent(value), lambda change: f"{100 * change:.0f} points")
+    return ReadingValue(value, words.percent(value), _points)
+
+
+def _points(change: float, sign: str = "") -> str:
+    """Write a change of a share; one of less than a point is not rounded to none."""
+    points = 100 * change + 0.0  # not -0
+    digits = f"{sign}.1g" if 0 < abs(points) <= 0.5 else f"{sign}.0f"
+    return f"{points:{digits}} points"
 
 
 def value_in_unit(value: float, unit: str) -> ReadingValue:
     """Return a surveyed value in its unit."""
     if unit == SHARE_DIFFERENCE:
-        return ReadingValue(value, f"{100 * value:+.0f} points")
+        return ReadingValue(value, _points(value, "+"))
     return share_value(value) if unit == SHARE else number_value(value, 2)
 
 
