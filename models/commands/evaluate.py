@@ -105,6 +105,8 @@ def _reopen(scope: Scope, options: argparse.Namespace) -> Task:
         scope.task, options.data, trained_on, tokenizer=scope.tokenizer, n_ctx=scope.n_ctx
     )
     if not has_data_of(task, trained_on):
+        if options.record:
+            raise ValueError("--record needs the data that the checkpoint was trained on")
         _note("this is not the data the checkpoint was trained on")
     return task
 

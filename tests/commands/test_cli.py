@@ -175,6 +175,8 @@ def test_translation_from_a_file_to_a_score(tmp_path, capsys):
     data.write_text(data.read_text() + "x\ty\n")
     assert main(["evaluate", str(tmp_path / "run"), "--data", str(data)]) == 0
     assert "note: this is not the data the checkpoint was trained on" in capsys.readouterr().err
+    assert main(["evaluate", str(tmp_path / "run"), "--data", str(data), "--record"]) == 1
+    assert "--record needs the data" in capsys.readouterr().err
     assert main(["evaluate", str(tmp_path / "run")]) == 1
     assert (
         "translation needs a tab-separated file of sentence pairs (--data FILE)"
