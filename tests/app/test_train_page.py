@@ -18,6 +18,7 @@ from models.training.fixed_example import example_fields
 from models.weights import blank
 from viz_app import checkpoints
 from viz_app.controls.train import buttons, text
+from viz_app.drawing.loss_curve import loss_text
 from viz_app.drawing.provenance import file_name
 from viz_app.drawing.stamp import facts
 from viz_app.session import pinned, run_owners
@@ -177,6 +178,9 @@ def test_the_run_before_stays_beside_the_next_and_what_differs_is_named(
     assert training_of(app).before.run is first
     assert first.state == "stopped"
     assert "**The run before** differs in: seed 1 (2)." in [one.value for one in app.markdown]
+    losses = json.loads(app.get("vega_lite_chart")[0].proto.spec)["layer"][1]["layer"][0]
+    drawn = [one["value"] for one in losses["data"]["values"] if one["run"] == "the run before"]
+    assert drawn == [loss_text(row["loss"]) for row in first.points()]
     ours, theirs = shown(app)[1], shown(app, "train-maps-before")[1]
     assert ours.shape == theirs.shape
     assert not np.array_equal(ours, theirs)

@@ -315,12 +315,12 @@ def test_a_number_at_the_bound_of_an_interval_is_in_the_one_above_it() -> None:
 def test_the_right_order_has_a_bar_and_no_prediction_is_left_out() -> None:
     form = {"kind": "order", "tokens": ["We", "drank", "tea", "."]}
     orders = list(permutations(range(4)))[:12]
-    votes = [("-".join(map(str, order)), 1) for order in orders]
+    votes = [("-".join(map(str, order)), 2) for order in orders]
     found = bars(form, votes, orders[10])
-    assert sum(n for _, n, _ in found) == 12
+    assert sum(n for _, n, _ in found) == 24
     right = ", ".join(form["tokens"][i] for i in orders[10])
-    assert [bar for bar in found if bar[2]] == [(right, 1, True)]
-    assert found[-1] == ("other orders", 3, False)
+    assert [bar for bar in found if bar[2]] == [(right, 2, True)]
+    assert found[-1] == ("other orders", 6, False)
 
 
 def test_the_most_frequent_orders_have_bars_and_cells_are_counted() -> None:

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -52,6 +53,7 @@ def test_the_picture_of_the_question_comes_before_what_happened_and_the_other_af
     asked = {"question": "Why?", "text": "So.", "form": FORMS["choose"]}
     told = {"happened": "a", "paragraphs": ["b"]}
     page = lesson_document(offered_lessons().lessons[0], [StepOnPaper(asked, told, 4, 7)], "")
+    assert "<h2>1. Why?</h2>" in page
     before, _, after = page.partition("It was: ")
     assert ('data-part="4"' in before, 'data-part="7"' in before) == (True, False)
     assert ('data-part="4"' in after, 'data-part="7"' in after) == (False, True)
@@ -80,6 +82,25 @@ def test_a_paper_names_every_model_that_its_answers_are_of(
         about = handout.on_paper(lesson, has_answers).about
         assert about.removesuffix(".").split(" are of runs of ")[1].split(", ") == sorted(opened)
         assert ("bert" in opened) == has_answers
+
+
+def test_the_picture_of_an_answer_is_that_of_the_run_after_the_prediction(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    lesson = offered_lessons().named("8-explanation")
+    lesson = replace(lesson, steps=lesson.steps[:1])
+
+    def shown(lesson: Lesson, number: int, page: str, query: dict) -> ShownStep:
+        told = {"happened": "a", "paragraphs": []}
+        parts = {LESSON_KEY: Mounted(LESSON, {"form": FORMS["choose"], "reveal": told})}
+        picture = Mounted(LESSON, {"edits": "edits" in query})
+        return ShownStep(parts | {lesson.steps[0].looks_at: picture}, {"a model"})
+
+    monkeypatch.setattr(handout, "_shown", shown)
+    paper = handout.on_paper(lesson, True)
+    (step,) = paper.steps
+    assert paper.parts[step.question_picture].payload == {"edits": False}
+    assert paper.parts[step.reveal_picture].payload == {"edits": True}
 
 
 def attnscope(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:

@@ -18,6 +18,7 @@ import models
 import viz_app.navigation  # noqa: F401  # declares every URL parameter
 from models.runs.surveys import SHARE_DIFFERENCE
 from models.trace.edits import HeadOff, MaskChange, SetWeights, Where, from_text
+from viz_app.controls import lesson_panel
 from viz_app.controls.lesson_panel import LESSON_PAGE_NAMES, offered_lessons
 from viz_app.lessons import library
 from viz_app.lessons.form import with_unit
@@ -846,6 +847,13 @@ def test_each_reading_has_a_description() -> None:
     for named in READINGS.values():
         assert named.read.__doc__
         assert all(kind in (int, str) for kind in named.kinds.values())
+
+
+def test_the_button_after_the_last_step_names_the_next_lesson() -> None:
+    lessons = offered_lessons().lessons
+    after = {"next": "Lesson 3 →", "nextTitle": lessons[2].title}
+    assert lesson_panel._next_button(lessons[1]) == after
+    assert lesson_panel._next_button(lessons[-1])["next"] == "All lessons"
 
 
 def test_nothing_is_revealed_before_a_prediction() -> None:
