@@ -38,8 +38,15 @@ TASKS: dict[str, type[Any]] = {
 # tasks whose texts are made by a rule and are not sentences
 GENERATED: dict[str, type[Any]] = {DatesTask.name: DatesTask} | SMALL_TASKS
 TASK_NAMES = tuple(TASKS)
-# settings that `data` stores under their own names
-STORED = ("lm_weight", "fold", "form", "digits", "period", "max_letters")
+# settings that `data` stores under their own names, and their types
+STORED: dict[str, tuple[type, ...]] = {
+    "lm_weight": (float, int),
+    "fold": (int,),
+    "form": (str,),
+    "digits": (str,),
+    "period": (str,),
+    "max_letters": (int,),
+}
 
 
 def reopen_task(
@@ -48,8 +55,15 @@ def reopen_task(
     """Open the task that a model was trained on, with the settings of that training.
 
     `trained_on` is what the task's `data` returned then; `model_settings` are the model's own.
+
+    Raises:
+        DataError: As for open_task, or a stored setting is of another type.
     """
     stored = {name: trained_on.get(name) for name in STORED}
+    for setting, value in stored.items():
+        if value is not None and type(value) not in (types := STORED[setting]):
+            wanted = "text" if str in types else "a number" if float in types else "a whole number"
+            raise DataError(f"{setting} in the record must be {wanted}, not {str(value)[:20]!r}")
     if (documents := trained_on.get("documents are")) in DOCUMENTS:
         stored["documents"] = documents
     settings = {key: value for key, value in stored.items() if value is not None} | model_settings
@@ -59,8 +73,8 @@ def reopen_task(
 
 def has_data_of(task: Task, trained_on: Mapping[str, Any]) -> bool:
     """Return True if a task has the data of a record, which may lack settings of later versions."""
-    data = task.data()
-    return bool(trained_on) and all(data.get(name) == trained_on[name] for name in trained_on)
+    data = task.data().items()
+    return trained_on == {n: value for n, value in data if n in trained_on or n not in STORED}
 
 
 def open_task(name: str, data: Files | None = None, **settings: Any) -> Task:

@@ -14,7 +14,7 @@ from models.analysis.induction import induction, repeated_texts
 from models.architectures import build
 from models.checkpoint import load_checkpoint
 from models.checkpoint_files import snapshots as snapshots_in
-from models.tasks import TASKS, DataError, markov, open_task, reopen_task
+from models.tasks import TASKS, DataError, has_data_of, markov, open_task, reopen_task
 from models.tasks.forms import MASKED_FORM, ORDERED, PAIRED_FORM
 from models.tasks.generated import is_held_out_source
 from models.tasks.markov import MarkovTask, markov_probability, mean_loss
@@ -103,6 +103,39 @@ def test_a_record_without_a_longest_string_has_the_usual_one():
 def test_a_longest_string_out_of_bounds_is_refused(most):
     with pytest.raises(DataError, match=f"max_letters must be between 5 and 30, not {most}"):
         open_task("sort", max_letters=most)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("max_letters", "9" * 99),
+        ("max_letters", 6.5),
+        ("max_letters", True),
+        ("form", ["source and target"]),
+        ("lm_weight", "0.5"),
+        ("fold", {}),
+    ],
+)
+def test_a_setting_of_another_type_in_a_record_is_refused(name, value):
+    with pytest.raises(DataError, match=f"{name} in the record must be ") as error:
+        reopen_task("sort", None, open_task("sort").data() | {name: value})
+    assert len(str(error.value)) < 90
+
+
+def test_only_settings_may_be_missing_in_a_record_of_the_same_data():
+    task = open_task("sort", max_letters=8)
+    stored = task.data()
+    assert has_data_of(task, stored)
+    older = {name: value for name, value in stored.items() if name != "max_letters"}
+    assert has_data_of(task, older)
+    for other in (
+        {},
+        {"form": stored["form"]},
+        older | {"held out": "none"},
+        stored | {"max_letters": 6},
+        stored | {"files": "others"},
+    ):
+        assert not has_data_of(task, other)
 
 
 @pytest.mark.parametrize("name", SMALL_TASKS)
