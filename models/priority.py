@@ -1,10 +1,11 @@
 """The priority of a process of ours that works beside others."""
 
 import os
-from contextlib import suppress
+import time
 from pathlib import Path
 
 AUTOGROUP = Path("/proc/self/autogroup")
+_ATTEMPTS, _PAUSE = 20, 0.1  # s; on one machine, Linux takes one change in that time
 
 
 def lower_priority(niceness: int) -> None:
@@ -17,6 +18,14 @@ def lower_priority(niceness: int) -> None:
     if not hasattr(os, "nice"):
         return
     os.nice(niceness)
-    if os.getsid(0) == os.getpid():
-        with suppress(OSError):  # no autogroups here
+    if os.getsid(0) != os.getpid():
+        return
+    for _ in range(_ATTEMPTS):
+        try:
             AUTOGROUP.write_text(str(niceness))
+        except BlockingIOError:
+            time.sleep(_PAUSE)
+        except OSError:  # no autogroups here
+            return
+        else:
+            return

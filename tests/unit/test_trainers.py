@@ -19,7 +19,7 @@ import torch
 from small_runs import assert_same_run
 
 import models
-from models import cli
+from models import cli, priority
 from models.priority import AUTOGROUP
 from models.training.recipe import snapshot_steps
 from models.training.recipes import PLANS
@@ -467,6 +467,24 @@ while not any(report.get("step", 0) > 3 for report in reports):
 print(trainer._process.pid, flush=True)
 time.sleep(600)
 """
+
+
+def test_a_session_is_lowered_when_another_has_just_been(monkeypatch: pytest.MonkeyPatch):
+    """Linux takes one change of the kind in a tenth of a second; then it says EAGAIN."""
+    answers, written = [BlockingIOError(), BlockingIOError(), None], []
+
+    class Autogroup:
+        def write_text(self, text: str) -> None:
+            written.append(text)
+            if error := answers.pop(0):
+                raise error
+
+    monkeypatch.setattr(priority, "AUTOGROUP", Autogroup())
+    monkeypatch.setattr(priority.os, "nice", lambda niceness: None)
+    monkeypatch.setattr(priority.os, "getsid", lambda pid: os.getpid())
+    monkeypatch.setattr(priority, "_PAUSE", 0)
+    priority.lower_priority(7)
+    assert written == ["7"] * 3
 
 
 @pytest.mark.skipif(not AUTOGROUP.is_file(), reason="the system has no autogroups")
