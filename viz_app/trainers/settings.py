@@ -235,6 +235,11 @@ class RunSettings:
         ]
         shared = [name for name in self.names if name in other.names]
         triples += [(name, self.value(name), other.value(name)) for name in shared]
+        if self.task == other.task and not (self.own or other.own):
+            ours, theirs = self.unchanged.data, other.unchanged.data
+            # the form follows from the model
+            named = [name for name in ours if name in theirs and name != "form"]
+            triples += [(name, ours[name], theirs[name]) for name in named]
         return [(name, ours, theirs) for name, ours, theirs in triples if ours != theirs]
 
 
