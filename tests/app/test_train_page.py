@@ -5,6 +5,7 @@ import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from models.tasks import open_task
 from models.training.fixed_example import example_fields
 from models.weights import blank
 from viz_app import checkpoints
-from viz_app.controls.train import buttons, text
+from viz_app.controls.train import buttons, text, watching
 from viz_app.drawing.loss_curve import loss_text
 from viz_app.drawing.provenance import file_name
 from viz_app.drawing.stamp import facts
@@ -220,3 +221,17 @@ def test_without_trainers_the_page_says_so(monkeypatch: pytest.MonkeyPatch) -> N
     app = app_at("train")
     assert text.OFF in [one.value for one in app.markdown]
     assert not [button for button in app.button if (button.key or "").startswith("train")]
+
+
+def test_a_live_picture_has_the_step_of_its_weights() -> None:
+    """The run is further on by the time that a picture is drawn."""
+    site = SimpleNamespace(name="cross", n_heads=1, n_query=2, n_key=2)
+    weights = np.full((1, 2, 2), 0.5, np.float32)
+    run = SimpleNamespace(
+        is_active=True, state=RUNNING, snapshots=[0, 8], step=25, latest=(20, "cross", weights)
+    )
+    stored = SimpleNamespace(weights=lambda step, name: (step, name))
+    now = SimpleNamespace(run=run, pictures=stored)
+    assert watching._moment(now, site) == watching.Moment(20, weights)
+    run.latest = (20, "another", weights)
+    assert watching._moment(now, site) == watching.Moment(8, (8, "cross"))
