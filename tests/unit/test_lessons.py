@@ -492,7 +492,14 @@ def test_a_prediction_is_not_compared_with_something_else(
 
 @pytest.mark.parametrize(
     ("change", "written"),
-    [(-0.0031, "-0.3 points"), (0.0002, "0.02 points"), (-0.0, "0 points"), (-0.124, "-12 points")],
+    [
+        (-0.0031, "-0.3 points"),
+        (0.0002, "0.02 points"),
+        (-0.0, "0 points"),
+        (-0.124, "-12 points"),
+        (-0.0099, "-1 point"),
+        (0.11, "11 points"),
+    ],
 )
 def test_a_change_of_a_share_is_not_rounded_to_none(change: float, written: str) -> None:
     assert share_value(0.5).write(change) == written

@@ -82,7 +82,8 @@ def _points(change: float, sign: str = "") -> str:
     """Write a change of a share; one of less than a point is not rounded to none."""
     points = 100 * change + 0.0  # not -0
     digits = f"{sign}.1g" if 0 < abs(points) <= 0.5 else f"{sign}.0f"
-    return f"{points:{digits}} points"
+    number = f"{points:{digits}}"
+    return f"{number} {'point' if number.lstrip('+-') == '1' else 'points'}"
 
 
 def value_in_unit(value: float, unit: str) -> ReadingValue:
