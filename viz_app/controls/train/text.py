@@ -21,7 +21,7 @@ TRAIN_HELP = (
     "draw the picture. Once the run rests, the slider goes back over the steps whose weights were kept.\n\n"
     "**The chart** has the training loss of each batch, and the held-out loss and score at each validation. "
     "The recipes here average the weights over the last fifth of the steps. From there on, both are measured on the average. "
-    "A run on your own data keeps the weights with the smallest held-out loss, another run those of its last step. "
+    "A run on your own data keeps the weights with the smallest held-out loss. Any other run keeps those of its last step. "
     "The vertical line is the step of the picture.\n\n"
     "On **repeat**, each kept step except step 0 has an induction score (Olsson et al. 2022). When a letter repeats, an induction head "
     "attends to the letter that followed it before. The score is the best head's weight there, at the distance where it is smallest. "
