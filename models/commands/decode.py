@@ -7,7 +7,7 @@ from models.architectures.base import IMAGE_FIELD, ORDER_FIELD, SOUND_FIELD, TEX
 from models.commands.arguments import Commands, add_device, add_dtype, open_scope, seed
 from models.devices import chosen_device
 from models.images import read as read_image
-from models.percent import percent
+from models.number_text import percent
 from models.runs.inputs import FieldInput
 from models.runs.scope import Scope
 from models.sounds import SoundRow

@@ -24,8 +24,8 @@ from models.commands.arguments import (
 )
 from models.devices import chosen_device
 from models.held_out_texts import held_out
+from models.number_text import percent
 from models.opening import load
-from models.percent import percent
 from models.runs.scope import Scope
 from models.runs.survey_parts import SurveyParts
 from models.runs.surveys import SHARE, SHARE_DIFFERENCE, SURVEYS, SurveyedMean, SurveyProgress
@@ -174,7 +174,10 @@ def survey_line(result: SurveyedMean) -> str:
     if result.unit == SHARE:
         mean, low, high = (percent(one) for one in (result.mean, result.low, result.high))
     elif result.unit == SHARE_DIFFERENCE:
-        mean, low, high = (f"{100 * one:+.1f}" for one in (result.mean, result.low, result.high))
+        mean, low, high = (
+            f"{round(100 * one, 1) + 0.0:+.1f}"  # never -0.0
+            for one in (result.mean, result.low, result.high)
+        )
         mean = f"{mean} points"
     else:
         mean, low, high = (f"{one:.3f}" for one in (result.mean, result.low, result.high))

@@ -9,6 +9,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from models.number_text import decimal
+
 
 @runtime_checkable
 class Output(Protocol):
@@ -189,7 +191,7 @@ class RegressionValues:
     @property
     def in_words(self) -> str:
         """The values, with the names of their labels if there are several."""
-        numbers = [f"{value:.3f}".replace("-", "−") for value in self.values.tolist()]
+        numbers = [decimal(value, 3) for value in self.values.tolist()]
         pairs = zip(self.names, numbers, strict=True)
         return numbers[0] if len(numbers) == 1 else ", ".join(map(" ".join, pairs))
 

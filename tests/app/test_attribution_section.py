@@ -133,7 +133,7 @@ def test_the_direct_parts_are_those_of_hooks_on_the_output_projection() -> None:
 def test_the_strongest_head_is_for_one_token_and_against_the_other() -> None:
     said = text.direct("head 3", 0.5, 1.0, -0.25, "cat", "dog")
     assert "head 3, 0.5 for “cat” against “dog”" in said
-    assert "heads together add +1.00, everything else -0.25: +0.75 in all" in said
+    assert "heads together add +1.00, everything else −0.25: +0.75 in all" in said
     said = text.direct("head 3", -0.5, 1.0, -0.25, "cat", "dog")
     assert "head 3, 0.5 for “dog” against “cat”" in said
 
@@ -144,7 +144,8 @@ def test_heads_and_the_rest_add_up_to_the_difference_of_two_logits(checkpoint: s
     assert not app.exception
     assert not [line for look, line in said(app, "checks")["rows"] if look == "failed"]
     ((_, line),) = said(app, "attribution note")["rows"]
-    heads, rest, whole = (float(number) for number in re.findall(r"[+-]\d+\.\d\d", line))
+    sums = re.findall(r"(?:add|else|:) ([+−]?\d+\.\d\d)", line)
+    heads, rest, whole = (float(number.replace("−", "-")) for number in sums)
     assert heads + rest == pytest.approx(whole, abs=0.011)
     drawn = picture(app, "attribution")[1]["states"]
     assert np.nansum(drawn) == pytest.approx(heads, abs=0.006)
@@ -176,7 +177,7 @@ def test_the_sentence_on_the_direct_parts_follows_the_sign() -> None:
     less = text.direct("self 1, head 2", -0.5, 1.0, -0.25, "cat", "dog")
     assert "0.5 for “cat” against “dog”" in more
     assert "0.5 for “dog” against “cat”" in less
-    assert "+1.00, everything else -0.25: +0.75" in more
+    assert "+1.00, everything else −0.25: +0.75" in more
 
 
 def test_rollout_and_flow_cover_all_layers_and_no_decision() -> None:

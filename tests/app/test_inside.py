@@ -19,7 +19,7 @@ from streamlit.testing.v1 import AppTest
 from models import Scope, Trace, load
 from models.analysis import head_sum, head_walk, softmax
 from models.checkpoint import Checkpoint, save_checkpoint
-from models.percent import percent
+from models.number_text import percent
 from models.tokenizers.base import Tokenizer
 from viz_app import words
 from viz_app.drawing.labels import Label, of_two_runs, quote

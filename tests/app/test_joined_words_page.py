@@ -11,7 +11,7 @@ from streamlit.testing.v1 import AppTest
 import models
 import viz_app
 from models.analysis.joined_words import join_words
-from models.percent import percent
+from models.number_text import percent
 from viz_app.navigation import PAGES
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.focus import Focus

@@ -6,7 +6,7 @@ import pytest
 from app_parts import page_at, picture, said
 
 import models
-from models.percent import percent
+from models.number_text import percent
 from viz_app.input_bar.examples import readable_examples
 from viz_app.navigation import GROUPS, PAGES
 from viz_app.session.current_run import CurrentRun

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from stage import Stage
 
-from models.percent import percent
+from models.number_text import percent
 from viz_app.drawing.payload import pack
 
 CHANGE = np.array([0.6, 0.15, 0.3], np.float32)

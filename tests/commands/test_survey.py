@@ -22,7 +22,7 @@ from models.checkpoint import add_to_record, save_checkpoint
 from models.checkpoint_files import checksum
 from models.commands import ablate as ablate_command
 from models.commands import survey as survey_command
-from models.percent import percent
+from models.number_text import percent
 from models.runs import surveys
 from models.runs.explanation import Adversary, adversary
 from models.runs.survey_parts import SurveyParts

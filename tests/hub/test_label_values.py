@@ -15,7 +15,7 @@ from models.analysis.metrics import Divergence, LogProbability, logits_of
 from models.analysis.output_comparison import compare_outputs
 from models.commands.decode import _answers
 from models.hub.labels import label_names
-from models.percent import percent
+from models.number_text import percent
 from models.runs.attention_row import query_of
 from models.trace.outputs import (
     ChoiceProbabilities,

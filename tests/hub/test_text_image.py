@@ -16,7 +16,7 @@ from models import InputError, Scope, Trace
 from models.errors import CheckpointError
 from models.hub.images.text_image import SIMILARITY_OUTPUT, TextImageModel
 from models.images import EXAMPLES, example
-from models.percent import percent
+from models.number_text import percent
 from models.trace.edits import MaskChange, for_kinds
 from viz_app.views.task.presentations import no_picture
 from viz_app.words.attention import head_place, kind_title

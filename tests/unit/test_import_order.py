@@ -14,7 +14,15 @@ ROOT = Path(models.__file__).parents[1]
 
 # From the bottom up; packages on one line may import each other, and no file imports from a later line.
 LEVELS = [
-    {"errors", "field_file", "percent", "printable", "priority", "evaluation_mode", "tokenizers"},
+    {
+        "errors",
+        "field_file",
+        "number_text",
+        "printable",
+        "priority",
+        "evaluation_mode",
+        "tokenizers",
+    },
     {"layers", "trace"},  # a trace is made of masks and similarities; a layer records itself
     {"architectures"},
     {"loading", "weights", "checkpoint_files", "training_record", "scores"},

@@ -233,7 +233,7 @@ def test_a_change_is_described_from_before_to_after_and_a_row_as_in_the_change_b
     assert "at position 2" in edit.describe(first=1)
     assert (
         text.followed_token_line("-", -0.0001, -0.0002)
-        == "log p(-): 0.000 before, 0.000 after, −0.000 nats"
+        == "log p(-): 0.000 before, 0.000 after, 0.000 nats"
     )
 
 

@@ -11,6 +11,7 @@ from test_patch_section import both, choices, run_of
 
 import models
 from models.analysis import attribution_patching
+from models.number_text import decimal
 from viz_app.session.current_run import CurrentRun
 from viz_app.views.interventions import patch_effects, patch_gradient, patch_payloads
 from viz_app.views.interventions import patch_text as say
@@ -89,7 +90,7 @@ def test_shares_of_the_gap_scale_both_and_keep_r() -> None:
 def test_the_sentence_names_the_head_that_is_furthest_off_with_both_signs() -> None:
     panel = drawn("eng-fra")["scatter"]["panels"][0]
     worst = max(panel["points"], key=lambda p: abs(p["exact"] - p["guess"]))
-    both = [say.signed_number(worst[one]) for one in ("guess", "exact")]
+    both = [decimal(worst[one], 2) for one in ("guess", "exact")]
     end = f"{worst['label']} (estimate {both[0]}, exact {both[1]})."
     assert panel["sentence"].endswith(end)
     assert "r = −0.50" in say.agreement(-0.5, 8, "here", 1.0, -1.0)

@@ -12,6 +12,7 @@ import models
 from models.analysis.cells import cell_effects
 from models.analysis.metrics import logits_of
 from models.layers.masks import LOOK_AHEAD
+from models.number_text import decimal
 from models.trace import Trace
 from models.trace.edits import HeadOff, MaskChange, Patch, Where
 from viz_app.input_bar.examples import readable_examples
@@ -138,10 +139,7 @@ def test_the_picture_names_the_measured_quantity() -> None:
     drawn = patch_section_payloads(run_of("eng-fra"), choices("eng-fra"))["patch"]
     this, other = (level(two.metric(s), two.sides(s)[0].trace) for s in ("needed", "enough"))
     assert f"logit({two.decision.label.text}) − logit({two.rival_name})" in drawn["measured"]
-    assert (
-        f"{say.signed_number(this)} in this text, {say.signed_number(other)} in the other"
-        in drawn["measured"]
-    )
+    assert f"{decimal(this, 2)} in this text, {decimal(other, 2)} in the other" in drawn["measured"]
     assert this > 0 > other
 
 

@@ -20,7 +20,7 @@ from models.analysis.expectations import _slices as slices
 from models.analysis.expectations import check_expectations, expectations
 from models.checkpoint import Checkpoint
 from models.layers.masks import LOOK_AHEAD
-from models.percent import percent
+from models.number_text import percent
 from models.runs.scope import Scope
 from models.tokenizers.base import Tokenizer
 from models.trace.edits import MaskChange, for_kinds

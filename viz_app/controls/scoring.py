@@ -5,6 +5,7 @@ from collections.abc import Generator
 import streamlit as st
 
 from models.held_out_texts import MIN_HELD_OUT_TEXTS
+from models.number_text import decimal
 from models.trace.edits import Edits
 from models.training.edited_score import EditedScore, EditedScoring
 from viz_app.controls import pick
@@ -65,7 +66,7 @@ def score_sentence(score: EditedScore) -> str:
     digits = 3 if score.is_loss else 1
     was, now = (f"{value:.{digits}f}" for value in (score.before, score.after))
     low, high, mean = (
-        f"{value:+.{digits}f}".replace("-", "−") for value in (change.low, change.high, change.mean)
+        decimal(value, digits, signed=True) for value in (change.low, change.high, change.mean)
     )
     metric = score.metric if score.is_loss else f"{score.metric} in %"
     if score.n < MIN_HELD_OUT_TEXTS:

@@ -1,6 +1,6 @@
 """The app's wording, in five modules by purpose: `words.kind_title`, `words.terms` and so on."""
 
-from models.percent import percent
+from models.number_text import percent
 from viz_app.words.attention import (  # fmt: skip
     JOINED,
     STEP_AXIS,

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from models.layers.similarity import SIMILARITIES
-from models.percent import percent
+from models.number_text import percent
 from models.sounds import PatchedSound
 from models.training_record import NOT_PERCENT
 

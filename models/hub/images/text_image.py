@@ -21,6 +21,7 @@ from models.hub.recording.context import PassContext
 from models.hub.tokenizer import CLOSING, OPENING, HubTokenizer
 from models.images import EXAMPLES, ImageFile, PatchGrid, PatchRow, example
 from models.layers.masks import SiteKind
+from models.number_text import decimal
 from models.tokenizers.base import Encoding, Tokenizer
 from models.trace.outputs import Output, Similarity
 
@@ -138,7 +139,7 @@ class TextImageModel(HubModel):
     def answer(
         self, outputs: Mapping[str, Output], streams: Mapping[str, Encoding], tokenizer: Tokenizer
     ) -> str:
-        return f"cosine {cast(Similarity, outputs[SIMILARITY_OUTPUT]).cosine:.3f}".replace("-", "−")
+        return f"cosine {decimal(cast(Similarity, outputs[SIMILARITY_OUTPUT]).cosine, 3)}"
 
 
 def check_towers(module: nn.Module) -> None:

@@ -10,7 +10,7 @@ from models import Scope, Trace
 from models.analysis.fixed_vector import check_fixed_vector, fixed_vector
 from models.architectures import Model
 from models.layers.sublayers import FEED_FORWARD
-from models.percent import percent
+from models.number_text import percent
 from models.tokenizers.base import SPECIALS
 from viz_app import words
 from viz_app.components.catalogue import PLAIN, VERSIONS

@@ -1,6 +1,7 @@
 """The wording of the page Inside a head, except the walk's stages (stages.py, named_terms.py)."""
 
 from models.analysis.head_sum import HeadSum
+from models.number_text import decimal
 from models.trace import AttentionSite, Trace
 from viz_app import words
 from viz_app.drawing.labels import Label, quote
@@ -199,7 +200,7 @@ def heads_sentence(head_sums: HeadSum, query: Label) -> str:
 
 def format_number(value: float) -> str:
     """Format a number for a sentence, with a true minus sign."""
-    return f"{float(value):.2f}".replace("-", "−")
+    return decimal(float(value), 2)
 
 
 def hidden_keys_note(n_shown: int, n_keys: int, rest: float) -> str:

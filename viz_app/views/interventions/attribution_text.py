@@ -1,5 +1,7 @@
 """The wording of the section Attribution."""
 
+from models.number_text import decimal
+
 DIRECT_AXES = ("layer (rows)", "head (columns)")
 DIRECT_METHOD, GRADIENT_METHOD, INTEGRATED_METHOD, ROLLOUT_METHOD, FLOW_METHOD = (
     "direct",
@@ -89,9 +91,12 @@ def attribution_title(method: str, place: str, token: str, than: str) -> str:
 def direct(head: str, value: float, heads: float, rest: float, token: str, than: str) -> str:
     """Return the sentence on the strongest head, and on what all heads and all other parts add."""
     favoured, against = (token, than) if value > 0 else (than, token)
+    of_heads, of_rest, of_all = (
+        decimal(one, 2, signed=True) for one in (heads, rest, heads + rest)
+    )
     return (
-        f"The strongest: {head}, {abs(value):.2g} for “{favoured}” against “{against}”. All heads together add {heads:+.2f}, "
-        f"everything else {rest:+.2f}: {heads + rest:+.2f} in all."
+        f"The strongest: {head}, {abs(value):.2g} for “{favoured}” against “{against}”. All heads together add {of_heads}, "
+        f"everything else {of_rest}: {of_all} in all."
     )
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import altair as alt
 
+from models.number_text import decimal
 from models.runs import text_loss
 from models.runs.sweep import HeadResult, SweepResult
 from models.trace import AttentionSite
@@ -153,7 +154,7 @@ def _note(result: HeadResult | None) -> dict[str, str] | None:
         return None
     return {
         "mark": "*" if result.is_marked else "",
-        "says": f" (95 % interval {_signed(result.effect.low)} to {_signed(result.effect.high)}"
+        "says": f" (95 % interval {decimal(result.effect.low, 3, signed=True)} to {decimal(result.effect.high, 3, signed=True)}"
         f"{', significant' if result.is_marked else ''})",
     }
 
@@ -173,8 +174,8 @@ def needed_heads_sentence(run: CurrentRun, swept: SweepResult) -> str:
     counts = f"{needed} of {len(swept.heads)} heads are needed*"
     counts += f", {better} harmful*" if better else ""
     return (
-        f"{counts}. {words.head_location(_site(run, most), most.head)} {way} the loss most when off: {_signed(effect.mean)} "
-        f"({_signed(effect.low)} to {_signed(effect.high)})."
+        f"{counts}. {words.head_location(_site(run, most), most.head)} {way} the loss most when off: {decimal(effect.mean, 3, signed=True)} "
+        f"({decimal(effect.low, 3, signed=True)} to {decimal(effect.high, 3, signed=True)})."
     )
 
 
@@ -183,10 +184,6 @@ def _site(run: CurrentRun, result: HeadResult) -> AttentionSite:
     return next(
         site for site in sites if site.layer == result.layer and result.site in ("", site.name)
     )
-
-
-def _signed(value: float) -> str:
-    return f"{value:+.3f}".replace("-", "−")
 
 
 def loss_curves(run: CurrentRun, swept: SweepResult) -> alt.LayerChart | alt.FacetChart:

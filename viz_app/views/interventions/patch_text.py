@@ -2,6 +2,7 @@
 
 import math
 
+from models.number_text import decimal
 from viz_app import words
 
 FEED_FORWARD_PART, GRADIENT_PART = "feed-forward", "gradient"
@@ -171,14 +172,9 @@ def measure(token: str, rival: str) -> str:
 def metric_values(token: str, rival: str, row: int, this: float, other: float, noun: str) -> str:
     """Name what is measured, with its value in both runs."""
     return (
-        f"Measured: {measure(token, rival)} at decision {row + 1}: {signed_number(this)} in this {noun}, "
-        f"{signed_number(other)} in the other"
+        f"Measured: {measure(token, rival)} at decision {row + 1}: {decimal(this, 2)} in this {noun}, "
+        f"{decimal(other, 2)} in the other"
     )
-
-
-def signed_number(value: float) -> str:
-    """Write a number with a minus sign."""
-    return f"{value:.2f}".replace("-", "−")
 
 
 def no_change(part: str, least: float, unit: str) -> str:
@@ -233,7 +229,7 @@ def patch_reach_text(
 def correlation(r: float) -> str:
     """Return two decimals, or more if they would round to 1."""
     digits = next((d for d in (2, 3, 4) if abs(float(f"{r:.{d}f}")) < 1), 2)
-    return f"{r:.{digits}f}".replace("-", "−")
+    return decimal(r, digits)
 
 
 def agreement(r: float, n: int, place: str, guess: float, exact: float) -> str:
@@ -244,12 +240,14 @@ def agreement(r: float, n: int, place: str, guess: float, exact: float) -> str:
         how = f"{n} heads, no correlation: estimate or effect never changes"
     else:
         how = f"{n} heads, r = {correlation(r)}"
-    return f"{how}. Largest error: {place} (estimate {signed_number(guess)}, exact {signed_number(exact)})."
+    return (
+        f"{how}. Largest error: {place} (estimate {decimal(guess, 2)}, exact {decimal(exact, 2)})."
+    )
 
 
 def no_share(gap: float) -> str:
     """Say why the effects are not given as shares."""
-    return f"The gap between the runs ({signed_number(gap)}) is too small for shares."
+    return f"The gap between the runs ({decimal(gap, 2)}) is too small for shares."
 
 
 def reach_of_heads(n: int, n_cells: int) -> str:

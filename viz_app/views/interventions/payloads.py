@@ -10,6 +10,7 @@ import torch
 from models.analysis.checks import Check, check_site
 from models.analysis.effects import HeadEffects, effects_of
 from models.analysis.metrics import Divergence, LogProbability, Metric, logits_of
+from models.number_text import decimal
 from models.runs.masked_comparison import MaskedRun
 from models.trace import Trace
 from models.trace.edits import Edits, HeadScale, Patch, Where
@@ -220,7 +221,7 @@ def _sentence(what: FollowedDecision, effects: HeadEffects, signed: bool) -> str
 
 def _nats(value: float) -> str:
     digits = 2 if abs(value) >= 0.1 else 4
-    return f"{value:+.{digits}f}".replace("-", "−")
+    return decimal(value, digits, signed=True)
 
 
 def answers_difference(

@@ -2,6 +2,7 @@
 
 from models.architectures import Model
 from models.architectures.base import FILE_FIELDS, TEXT_FIELD
+from models.number_text import decimal
 
 INTERVENTIONS_QUESTION = "Interventions: what happens if…?"
 HEADS_ANSWER = "Click a head to switch it off. Drag it sideways (or press ← →) to scale it. The answer changes beside it."
@@ -84,10 +85,9 @@ def distribution_title(token: str, row: int) -> str:
 
 def followed_token_line(token: str, before: float, after: float) -> str:
     """Give the followed token's log-probability before and after."""
-    change = f"{after - before:+.3f}" if after != before else "0"
-    first, last = (f"{round(number, 3) + 0.0:.3f}" for number in (before, after))  # never −0.000
-    numbers = f"{first} before, {last} after, {change} nats"
-    return f"log p({token}): {numbers.replace('-', '−')}"
+    first, last, change = decimal(before, 3), decimal(after, 3), after - before
+    changed = decimal(change, 3, signed=True) if change else "0"
+    return f"log p({token}): {first} before, {last} after, {changed} nats"
 
 
 def changed_answer(before: list[str], after: list[str], first: int) -> str:

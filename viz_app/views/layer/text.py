@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from models.architectures.base import MASKED_OUTPUT, NEXT_TOKEN, Architecture
 from models.layers.blocks import lowest
 from models.layers.sublayers import FEED_FORWARD, MIXER, Sublayer, norm_name, norm_name_of
+from models.number_text import decimal
 from viz_app import words
 from viz_app.drawing.labels import Label, quote
 
@@ -222,9 +223,7 @@ def firing_units(
     sublayer: Sublayer, n: int, d_ff: int, strongest: Sequence[tuple[int, float]]
 ) -> str:
     """Return how many units of a feed-forward fire, and the strongest ones."""
-    strongest_named = ", ".join(
-        f"{number} ({value:.2f})".replace("-", "−") for number, value in strongest
-    )
+    strongest_named = ", ".join(f"{number} ({decimal(value, 2)})" for number, value in strongest)
     rest = f"; {_bound_of_others(sublayer.activation)}" if sublayer.activation in _FUNCTIONS else ""
     active = "gates are open" if sublayer.gated else "neurons are active"
     return f"{n} of {d_ff} {active} (above 0{rest}). Strongest: {strongest_named}."
@@ -253,7 +252,7 @@ def _bound_of_others(activation: str) -> str:
     name, lowest_value = _FUNCTIONS[activation], lowest(activation)
     if lowest_value == 0:
         return f"{name} sets the others to 0"
-    bound = f"{math.floor(10_000 * lowest_value) / 10_000:.4f}".replace("-", "−")
+    bound = decimal(math.floor(10_000 * lowest_value) / 10_000, 4)
     return f"{name} leaves the others between {bound} and 0"
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 
 from models.layers.masks import SiteKind
+from models.number_text import decimal
 from models.runs.masked_comparison import MaskedRun
 from models.trace import Trace
 from models.trace.edits import Edits, opens_ahead
@@ -106,11 +107,7 @@ def look_ahead_effect(
 
 def nats(value: float) -> str:
     """Format a number of nats with a true minus sign, three decimals below 1."""
-    return (
-        "0.000"
-        if abs(value) < 0.0005
-        else f"{value:.{3 if abs(value) < 1 else 2}f}".replace("-", "−")
-    )
+    return decimal(value, 3 if abs(value) < 1 else 2)
 
 
 def _short(text: str, limit: int = 60) -> str:

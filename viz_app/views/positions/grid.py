@@ -10,6 +10,7 @@ import torch
 from models.analysis.checks import Check
 from models.analysis.grid_similarity import GridSimilarity, grid_similarity
 from models.images import PatchRow
+from models.number_text import decimal
 from models.sounds import PatchedSound
 from viz_app import ui
 from viz_app.drawing.csv_file import csv_table
@@ -161,7 +162,7 @@ def explain_grid(similarity: GridSimilarity, special: Sequence[str], like: str =
     names = ("that share an edge", "elsewhere in one row or column", "of other rows and columns")
     means = (similarity.beside, similarity.in_line, similarity.elsewhere)
     listed = "; ".join(
-        f"{name} {mean:.2f}".replace("-", "−")
+        f"{name} {decimal(mean, 2)}"
         for name, mean in zip(names, means, strict=True)
         if not isnan(mean)
     )

@@ -8,6 +8,7 @@ import plotly.graph_objects as go
 
 from models.analysis.position_measures import FormulaMeasures, rotation_matrix
 from models.layers.positions import FORMULAS, formula_table
+from models.number_text import decimal
 from viz_app import ui
 from viz_app.controls import pick
 from viz_app.drawing.extent import domain, signed_extent
@@ -191,7 +192,7 @@ def measured_rows(measures: Sequence[FormulaMeasures]) -> list[tuple[str, list[s
         ),
         (
             "The two positions least alike: their PE·PEᵀ, as a share of a vector's with itself, on average",
-            [f"{100 * m.similarity.floor:.0f} %".replace("-", "−") for m in measures],
+            [f"{decimal(100 * m.similarity.floor, 0)} %" for m in measures],
         ),
         (
             "PE·PEᵀ at one distance differs between positions by",

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from models.layers.masks import LOOK_AHEAD
-from models.percent import percent
+from models.number_text import decimal, percent
 from models.sounds import PatchedSound, SoundRow
 from models.trace import Trace
 from models.trace.outputs import (
@@ -99,7 +99,7 @@ _GRADE = (
 
 
 def _alike(output: Similarity) -> str:
-    cosine, logit = (f"{n:.3f}".replace("-", "−") for n in (output.cosine, output.logit))
+    cosine, logit = (decimal(n, 3) for n in (output.cosine, output.logit))
     probability = output.probability
     is_of_logit = _AMONG_TEXTS.format(logit)
     if probability is not None:

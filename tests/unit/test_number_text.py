@@ -1,8 +1,8 @@
-"""A share in percent is never rounded to 0 or to 100, in Python and in the browser's parts."""
+"""Numbers in sentences: no share is rounded to 0 or 100, and what is rounded to zero has no sign."""
 
 import pytest
 
-from models.percent import percent
+from models.number_text import decimal, percent
 
 
 @pytest.mark.parametrize(
@@ -31,3 +31,23 @@ def test_the_percentage_is_close_to_the_share(digits: int) -> None:
         text = percent(n / 10_000, digits)
         assert float(text.strip("<> %")) == pytest.approx(n / 100, abs=0.5 * 0.1**digits + 1e-9)
         assert text not in ("0 %", "100 %")
+
+
+@pytest.mark.parametrize(
+    ("value", "digits", "text", "with_sign"),
+    [
+        (0.0, 2, "0.00", "0.00"),
+        (-0.0, 2, "0.00", "0.00"),
+        (-0.004, 2, "0.00", "0.00"),
+        (0.004, 2, "0.00", "0.00"),
+        (-0.006, 2, "−0.01", "−0.01"),
+        (0.25, 3, "0.250", "+0.250"),
+        (-12.5, 0, "−12", "−12"),
+        (1234.5678, 1, "1234.6", "+1234.6"),
+        (float("-inf"), 1, "−inf", "−inf"),
+    ],
+)
+def test_what_is_rounded_to_zero_has_no_sign(
+    value: float, digits: int, text: str, with_sign: str
+) -> None:
+    assert (decimal(value, digits), decimal(value, digits, signed=True)) == (text, with_sign)
