@@ -1,6 +1,7 @@
 """The type checker of the tests: beartype, to which an int is also a float (PEP 484)."""
 
 import builtins
+import dataclasses
 import functools
 import inspect
 import re
@@ -18,8 +19,8 @@ from jaxtyping import AbstractArray, AbstractDtype, config
 _checked = beartype(conf=BeartypeConf(is_pep484_tower=True))
 _jaxtyped = jaxtyping.jaxtyped
 _passed: set[tuple] = set()  # forms of calls that have passed
-_calls: Counter[Callable] = Counter()  # of each function in this test
-MOST_CALLS = 10  # of a function that are checked in a test; later ones, as in a loop, are not
+_calls: Counter[Callable] = Counter()  # of each function in this file of tests
+MOST_CALLS = 100  # of a function that are looked at in a file; later ones, as in a loop, are not
 
 
 def install(package: str) -> None:
@@ -52,11 +53,15 @@ def unchecked() -> Iterator[None]:
 
 
 def _by_need(*, typechecker: Callable) -> Callable[[Any], Any]:
-    """Check a call of a function unless one with the same shapes and types has passed in this test. A check is built when it is
+    """Check a call of a function unless one with the same shapes and types has passed in this file. A check is built when it is
     first needed: a worker never calls most functions, and jaxtyping's checks are slow even to build.
     Functions without shapes are left to the type checker alone: jaxtyping binds all arguments at each call, 20 µs."""
 
     def decorate(defined: Any) -> Any:
+        if inspect.isclass(defined):
+            if dataclasses.is_dataclass(defined) and "__init__" in vars(defined):
+                defined.__init__ = decorate(defined.__init__)
+            return defined
         if not inspect.isfunction(defined):
             return _jaxtyped(defined, typechecker=typechecker)
         if not defined.__annotations__ or "<locals>" in defined.__qualname__:

@@ -98,6 +98,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadFil
 def _annotations(request: pytest.FixtureRequest) -> None:
     """Check annotations where parts are tested; pages, scores and processes run as they do for a user, twice as fast."""
     config.update("jaxtyping_disable", request.path.parent.name not in ("unit", "hub"))
+    checked.forget()
 
 
 @pytest.fixture(scope="session")
@@ -122,7 +123,20 @@ def _patient(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
 @pytest.fixture(autouse=True)
 def _seeded() -> None:
     SEEDED.manual_seed(0)
-    checked.forget()
+
+
+@pytest.fixture
+def own_trainers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Trainers of this test alone, with its own folder of runs; other tests do not come first, as edits would."""
+    from viz_app.session import run_owners
+    from viz_app.trainers import folders, process
+
+    monkeypatch.setenv(folders.RUNS_VARIABLE, str(tmp_path / "runs"))
+    monkeypatch.setattr(process, "NICENESS", 0)
+    pool = run_owners.pool  # a test may put another in its place
+    pool.cache_clear()
+    yield
+    pool.cache_clear()
 
 
 @pytest.fixture(scope="session")

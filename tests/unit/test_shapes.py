@@ -5,7 +5,13 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+import torch
+from beartype.roar import BeartypeCallHintParamViolation
+from jaxtyping import TypeCheckError
+
 import models
+from models.trace.outputs import RegressionValues
 
 MODELS = Path(models.__file__).parent
 
@@ -37,3 +43,11 @@ def test_public_tensor_arguments_have_a_shape() -> None:
                         )
     assert n > 200
     assert not lacking
+
+
+def test_the_tests_refuse_another_shape_and_another_type() -> None:
+    RegressionValues("text", ("a",), torch.zeros(1))
+    with pytest.raises(TypeCheckError, match="values"):
+        RegressionValues("text", ("a",), torch.zeros(1, 2))
+    with pytest.raises((TypeCheckError, BeartypeCallHintParamViolation)):
+        RegressionValues(3, ("a",), torch.zeros(1))
