@@ -1,8 +1,6 @@
 """The page Train on a user's data, without a browser: the sentences about them, and their run."""
 
 import time
-from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,20 +11,13 @@ import models
 from models.training.recipes import settings_line
 from viz_app import checkpoints
 from viz_app.controls.train import text, watching
-from viz_app.session import run_owners
-from viz_app.trainers import folders, own_data, pool
+from viz_app.trainers import own_data, pool
 from viz_app.trainers.run import TrainingRun
 from viz_app.trainers.settings import RunSettings
 
+pytestmark = pytest.mark.usefixtures("own_trainers")
+
 PAIRS = "\n".join(f"word {i} <b>here\the{i} x" for i in range(300)).encode()
-
-
-@pytest.fixture(autouse=True)
-def _runs_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setenv(folders.RUNS_VARIABLE, str(tmp_path / "runs"))
-    run_owners.pool.cache_clear()
-    yield
-    run_owners.pool.cache_clear()
 
 
 def next_run(app: AppTest) -> str:

@@ -3,8 +3,6 @@
 import json
 import re
 import time
-from collections.abc import Iterator
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -22,23 +20,17 @@ from viz_app.controls.train import buttons, text, watching
 from viz_app.drawing.loss_curve import loss_text
 from viz_app.drawing.provenance import file_name
 from viz_app.drawing.stamp import facts
-from viz_app.session import pinned, run_owners
+from viz_app.session import pinned
 from viz_app.session.parameters import declared_parameters
 from viz_app.session.training import Training
-from viz_app.trainers import folders, pool
+from viz_app.trainers import pool
 from viz_app.trainers.run import PAUSED, RUNNING, TrainingRun
 from viz_app.trainers.settings import RunSettings, offered_tasks
 
+pytestmark = pytest.mark.usefixtures("own_trainers")
+
 SIZES = {"train-d-model": "8", "train-n-heads": "2"}
 SITE = "decoder.layers.0.cross_attn"
-
-
-@pytest.fixture(autouse=True)
-def _runs_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setenv(folders.RUNS_VARIABLE, str(tmp_path / "runs"))
-    run_owners.pool.cache_clear()
-    yield
-    run_owners.pool.cache_clear()
 
 
 def training_of(app: AppTest) -> Training:

@@ -6,7 +6,6 @@ import shlex
 import time
 from contextlib import suppress
 from dataclasses import asdict
-from pathlib import Path
 
 import pytest
 import torch
@@ -25,12 +24,9 @@ from viz_app.trainers.pool import Pool
 from viz_app.trainers.run import DONE, FAILED, STOPPED
 from viz_app.trainers.settings import RunSettings
 
+pytestmark = pytest.mark.usefixtures("own_trainers")
+
 WORDS = "the a dog cat man woman sees hits likes big small red house tree runs and then".split()
-
-
-@pytest.fixture(autouse=True)
-def _runs_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(folders.RUNS_VARIABLE, str(tmp_path / "runs"))
 
 
 def sentences(n: int, seed: int = 1) -> list[str]:

@@ -27,7 +27,7 @@ from viz_app import checkpoints
 from viz_app.controls.train import text
 from viz_app.controls.train.form import SETTING_HELP
 from viz_app.session import run_owners, training
-from viz_app.trainers import folders, pool, tickets
+from viz_app.trainers import folders, pool, process, tickets
 from viz_app.trainers import run as run_module
 from viz_app.trainers.example_pictures import ExamplePictures
 from viz_app.trainers.pool import Pool
@@ -36,13 +36,10 @@ from viz_app.trainers.run import DONE, FAILED, PAUSED, RUNNING, STOPPED, WAITING
 from viz_app.trainers.settings import MAX_PARAMETERS, RunSettings, offered_tasks
 from viz_app.trainers.tickets import Ticket
 
+pytestmark = pytest.mark.usefixtures("own_trainers")
+
 COPY = RunSettings("copy", "transformer")
 SMALL = COPY.having(d_model=8, n_heads=2, seed=3)
-
-
-@pytest.fixture(autouse=True)
-def _runs_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(folders.RUNS_VARIABLE, str(tmp_path / "runs"))
 
 
 def until(holds: Callable[[], bool], seconds: float = 120) -> None:
@@ -493,8 +490,9 @@ def test_a_session_is_lowered_when_another_has_just_been(monkeypatch: pytest.Mon
 
 
 @pytest.mark.skipif(not AUTOGROUP.is_file(), reason="the system has no autogroups")
-def test_a_trainer_lets_the_processes_of_other_sessions_come_first(tmp_path):
+def test_a_trainer_lets_the_processes_of_other_sessions_come_first(tmp_path, monkeypatch):
     """In a session of its own niceness alone does nothing where Linux has autogroups."""
+    monkeypatch.setattr(process, "NICENESS", NICENESS)
     reports: list[dict] = []
     trainer = TrainingProcess(SMALL.arguments(tmp_path / "run"), reports.append)
     try:

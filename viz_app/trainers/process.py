@@ -18,10 +18,10 @@ from models.training.fixed_example import MAX_WATCHED_WEIGHTS
 
 NICENESS = 10  # edits come first
 # a file in the working folder hides no package
-CODE = f"""import sys
+CODE = """import sys
 sys.path[:] = [path for path in sys.path if path]
 from models.priority import lower_priority
-lower_priority({NICENESS})
+lower_priority(int(sys.argv.pop(1)))
 from models.cli import main
 sys.exit(main())"""
 MAX_REPORT = 10 * MAX_WATCHED_WEIGHTS  # characters of a report
@@ -44,7 +44,7 @@ class TrainingProcess:
         package = str(Path(models.__file__).parents[1])
         paths = [package, *filter(None, [os.environ.get("PYTHONPATH")])]
         self._process = subprocess.Popen(
-            [sys.executable, "-c", CODE, *arguments, "--controlled"],
+            [sys.executable, "-c", CODE, str(NICENESS), *arguments, "--controlled"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
