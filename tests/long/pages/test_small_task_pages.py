@@ -13,7 +13,6 @@ from models.tasks.small import SMALL_TASKS
 from models.training.recipes import PLANS
 from viz_app.input_bar.examples import readable_examples
 from viz_app.navigation import PAGES
-from viz_app.session import opening
 
 # one model for each task and for each form of an example
 MODELS = [("copy", "transformer"), ("reverse", "bahdanau"), ("sort", "gpt"), ("english-dates", "transformer"),
@@ -30,12 +29,6 @@ def test_every_task_and_every_form_has_its_model() -> None:
     assert {task for task, _ in MODELS} == set(SMALL_TASKS)
     forms = {form for task in SMALL_TASKS.values() for form in task.forms}
     assert {PLANS[task][model].data["form"] for task, model in MODELS} == forms
-
-
-@pytest.fixture(autouse=True)
-def _patient(monkeypatch) -> None:
-    """A page that is run once waits for its model."""
-    monkeypatch.setattr(opening, "BAR_DELAY", 600)
 
 
 @pytest.fixture(scope="module", params=MODELS, ids=" ".join)
