@@ -305,6 +305,10 @@ def test_the_measure_of_a_task_is_the_first_of_its_validations(folder):
     }
     change(folder, curve=[{"step": 1, "loss": 2.0} | measures, {"step": 2, "loss": 1.0}])
     assert looked(folder).metric == "accuracy"
+    # what is measured of the weights kept at any step is not what is measured at validations
+    del measures["accuracy"]
+    change(folder, curve=[{"step": 1, "loss": 2.0} | measures])
+    assert looked(folder).metric == ""
 
 
 def test_a_long_curve_is_thinned_but_keeps_its_last_row_and_all_measurements(folder):

@@ -15,6 +15,7 @@ from models.checkpoint import Description, describe_checkpoint
 from models.checkpoint_files import CONFIG, RECORD, TOKENIZER, WEIGHTS, snapshot_path, snapshots
 from models.errors import CheckpointError
 from models.printable import printable
+from models.tasks.repeat import INDUCTION
 from models.training import progress
 from models.training.live_report import REPORT, read_report, request_attention
 from models.training.run_folder import LOCK_FILE, is_claimed
@@ -35,7 +36,7 @@ MAX_MEASURE_NAME = 40  # characters of a measure's name
 MAX_CURVE_ROWS = 5000  # rows of the curve that are shown, of losses alone and of measurements
 WATCHED_FILES = ("", CONFIG, TOKENIZER, RECORD, WEIGHTS, REPORT, LOCK_FILE, "snapshots")
 # entries of a row that are not a measure of the task
-NOT_MEASURES = ("step", "loss", progress.VALIDATION_LOSS, progress.FLATNESS)
+NOT_MEASURES = ("step", "loss", progress.VALIDATION_LOSS, progress.FLATNESS, INDUCTION)
 
 
 @dataclass(eq=False)
