@@ -93,9 +93,22 @@ def test_the_jump_of_the_induction_score_is_a_band_over_its_steps():
     assert drawn == [(step, pytest.approx(100 * score)) for step, score in scores.items()]
     (steps,) = band["data"]["values"]
     assert (steps["from"], steps["to"]) == (50, 60)
+    both = [Curve("this run", rows[:1]), Curve("the run before", rows)]
+    *_, band = learning_chart(both, "accuracy", 5, 97, LIGHT)["layer"]
+    assert band["encoding"]["tooltip"][0]["title"] == "the run before"
     assert "rises by 0.37" in steps["says"]
     colours = chart["layer"][1]["encoding"]["color"]["scale"]
     assert dict(zip(colours["domain"], colours["range"], strict=True))[MATCHING_LINE] == LIGHT.third
+
+
+@pytest.mark.parametrize(
+    ("metric", "title"), [("", MATCHING_LINE), ("accuracy", "held-out accuracy %")]
+)
+def test_the_induction_score_has_its_own_axis_only_without_a_measure(metric, title):
+    rows = [{"step": 7, "loss": 2.0, INDUCTION: 0.4}]
+    *_, layer = learning_chart([Curve("this run", rows)], metric, 5, 97, LIGHT)["layer"]
+    assert layer["layer"][0]["data"]["values"][0]["value"] == "40"
+    assert layer["encoding"]["y"]["title"] == title
 
 
 def test_without_a_jump_there_is_no_band():

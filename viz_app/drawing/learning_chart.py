@@ -82,8 +82,9 @@ _LOSS_AXIS = {
 
 
 def _measure_axis(metric: str) -> dict[str, Any]:
+    """Return the axis of the held-out measure; without one, that of the induction score alone."""
     return {
-        "title": f"held-out {metric}{words.score_unit(metric)}",
+        "title": f"held-out {metric}{words.score_unit(metric)}" if metric else MATCHING_LINE,
         "axis": {"orient": "right", "grid": False, "tickCount": 5, "format": ".3~g"},
         "scale": {"domain": [0, 100]} if words.score_unit(metric) else {"zero": True},
     }
