@@ -287,6 +287,15 @@ def test_an_example_that_the_model_cannot_read_is_not_drawn(folder, example):
         assert list(pictures.trace.fields.values()) == example
 
 
+def test_a_run_is_continued_with_its_own_command(folder):
+    change(
+        folder, command="attnscope train copy --out 'my  run' --overwrite", trained_to=1, curve=[]
+    )
+    assert "with: attnscope train copy --out 'my  run' --resume" in text.watched_status(
+        looked(folder)
+    )
+
+
 def test_a_measure_s_name_is_printable_and_short(folder):
     name = "<img src=x onerror=alert(1)>\n" + "x" * 500
     change(folder, curve=[{"step": 1, "validation loss": 1.0, name: 3.0}])

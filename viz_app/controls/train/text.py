@@ -1,5 +1,7 @@
 """What the page Train says."""
 
+import re
+
 from models.printable import printable
 from models.tasks.generated import GeneratedTask
 from models.training.task import Task
@@ -21,7 +23,8 @@ TRAIN_HELP = (
     "draw the picture. Once the run rests, the slider goes back over the steps whose weights were kept.\n\n"
     "**The chart** has the training loss of each batch, and the held-out loss and score at each validation. "
     "The recipes here average the weights over the last fifth of the steps. From there on, both are measured on the average. "
-    "A run on your own data keeps the weights with the smallest held-out loss. Any other run keeps those of its last step. "
+    "The weights kept at the last step are the average, too. "
+    "A run on your own pairs keeps the weights with the smallest held-out loss. Any other run keeps those of its last step. "
     "The vertical line is the step of the picture.\n\n"
     "On **repeat**, each kept step except step 0 has an induction score (Olsson et al. 2022). When a letter repeats, an induction head "
     "attends to the letter that followed it before. The score is the best head's weight there, at the distance where it is smallest. "
@@ -105,8 +108,9 @@ def _watched_state(run: WatchedRun) -> str:
 
 def _resumed(run: WatchedRun) -> str:
     """Return how to continue a run on the command line."""
-    words = [word for word in run.command.split() if word not in ("--overwrite", "--resume")]
-    command = printable(" ".join([*words, "--resume"]))
+    # records of earlier versions may have one of these flags
+    begun = re.sub(r" --(?:overwrite|resume)(?= |$)", "", run.command)
+    command = printable(f"{begun} --resume")
     is_short = run.command and len(command) <= MAX_MESSAGE_SHOWN
     return f"Continue it with: {command if is_short else 'attnscope train … --resume'}"
 
