@@ -1,4 +1,4 @@
-"""Format numbers for sentences: shares as percentages, and decimals with a true minus sign."""
+"""Format numbers for sentences: shares, decimals with a true minus sign, and counts of things."""
 
 MAX_DECIMALS = 2  # decimals, after which a share is only bounded
 
@@ -27,3 +27,8 @@ def decimal(value: float, digits: int, *, signed: bool = False) -> str:
     rounded = round(value, digits)
     sign = "+" if signed and rounded else ""
     return f"{rounded + 0.0:{sign}.{digits}f}".replace("-", "−")  # + 0.0: of −0 makes 0
+
+
+def how_many(n: int, noun: str) -> str:
+    """Return "1 pair" or "1,200 pairs": a count, with the noun in the plural unless it is 1."""
+    return f"{n:,} {noun}{'' if n == 1 else 's'}"

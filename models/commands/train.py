@@ -15,6 +15,7 @@ from models.commands.arguments import Commands
 from models.commands.evaluate import record_score
 from models.commands.train_flags import add_train_flags, model_of, plan_of
 from models.devices import chosen_device
+from models.number_text import how_many
 from models.opening import load
 from models.tasks import open_task
 from models.tasks.classify import ClassifyTask
@@ -129,28 +130,26 @@ def _print_pairs(n_pairs: int, plan: Plan, task: TranslationTask) -> None:
     """Print the sizes of the splits, and the sizes and settings of the run."""
     data, n_too_long = task.data(), task.n_too_long
     sets, n_left_out, n_removed = data["pairs"], data["left out"], data.get("taken out", 0)
-    print(f"{n_pairs:,} pairs: {settings_line(plan)}")
+    print(f"{how_many(n_pairs, 'pair')}: {settings_line(plan)}")
     print(
-        f"{sets['train'] - n_too_long:,} pairs to train on, {sets['validation']:,} to validate on, {sets['test']:,} to test on"
+        f"{how_many(sets['train'] - n_too_long, 'pair')} to train on, {sets['validation']:,} to validate on, {sets['test']:,} to test on"
     )
     if n_left_out:
         print(
-            f"{n_left_out:,} were left out of validation and test: "
-            "they repeat a training or test pair up to punctuation or contractions"
+            "left out of validation and test, as repeats of a training or test pair up to "
+            f"punctuation or contractions: {n_left_out:,}"
         )
     if n_too_long:
-        print(
-            f"{n_too_long:,} more are not trained on: a side has {task.max_length} tokens or more"
-        )
+        print(f"not trained on, as a side has {task.max_length} tokens or more: {n_too_long:,}")
     if n_removed:
-        print(f"{n_removed:,} were removed from training: they repeat a pair of --valid or --test")
+        print(f"removed from training, as repeats of a pair of --valid or --test: {n_removed:,}")
 
 
 def _print_texts(plan: Plan, data: dict[str, Any]) -> None:
     """Print the sizes of the splits of running text, and the sizes and settings of the run."""
     print(f"{sum(data['characters'].values()):,} characters of text: {settings_line(plan)}")
     parts = (
-        f"{data['documents'][name]:,} documents ({data['characters'][name]:,} characters) to {what}"
+        f"{how_many(data['documents'][name], 'document')} ({data['characters'][name]:,} characters) to {what}"
         for name, what in (
             ("train", "train on"),
             ("validation", "validate on"),
@@ -160,7 +159,8 @@ def _print_texts(plan: Plan, data: dict[str, Any]) -> None:
     print(", ".join(parts))
     if n_left_out := data["left out"]:
         print(
-            f"{n_left_out:,} were left out of validation and test: they repeat a training or test document"
+            "left out of validation and test, as repeats of a training or test document: "
+            f"{n_left_out:,}"
         )
 
 

@@ -19,6 +19,7 @@ import torch
 from models.architectures import Config, Model, bert, gpt
 from models.architectures.base import CLASSES_OUTPUT, NEXT_TOKEN, Answers
 from models.evaluation_mode import evaluating
+from models.number_text import how_many
 from models.runs.inputs import encode_fields, no_limit
 from models.tasks.pair_files import file_record, names, read_lines
 from models.tasks.running_text import by_hash
@@ -109,8 +110,8 @@ class ClassifyTask:
     def _of(self, part: str) -> list[LabelledText]:
         if not self._split[part]:
             raise DataError(
-                f"{names(self.paths)}: {len(self._texts)} texts are too few: "
-                f"none of them is in the {part} split"
+                f"{names(self.paths)}: too few, {how_many(len(self._texts), 'text')}: "
+                f"none is in the {part} split"
             )
         return self._split[part]
 

@@ -17,6 +17,7 @@ from models.architectures import Model
 from models.architectures.base import Answers
 from models.architectures.bert import BERT_FIELDS, SPAN_HEAD
 from models.evaluation_mode import evaluating
+from models.number_text import how_many
 from models.runs.inputs import encode_fields, no_limit
 from models.tasks import stories
 from models.tasks.pair_files import file_record, read_lines
@@ -89,7 +90,7 @@ class SpanTask:
         if not self._split[part]:
             n_all = sum(map(len, self._split.values()))
             raise DataError(
-                f"{self.path}: {n_all} questions are too few: none of them is in the {part} split"
+                f"{self.path}: too few, {how_many(n_all, 'question')}: none is in the {part} split"
             )
         return self._split[part][:n]
 

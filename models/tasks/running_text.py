@@ -8,8 +8,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from models.number_text import how_many
 from models.tasks.pair_files import file_record, names
-from models.tasks.text_files import licence_of, split_documents
+from models.tasks.text_files import licence_of, paragraphs_of, split_documents
 from models.tokenizers.base import Tokenizer
 from models.training.task import DataError
 
@@ -62,11 +63,13 @@ class RunningText(TextFiles):
 
     def _of(self, split: str) -> list[str]:
         if not self._split[split]:
-            n = sum(map(len, self._split.values()))
-            raise DataError(
-                f"{names(self.paths)}: {n} documents are too few: none of them is in the {split} "
-                "split"
+            texts = [text for part in self._split.values() for text in part]
+            size = (
+                how_many(sum(map(len, texts)), "character")
+                if self._documents == "whole"
+                else how_many(len(texts), "document")
             )
+            raise DataError(f"{names(self.paths)}: too few, {size}: none is in the {split} split")
         return self._split[split]
 
     def _as_read(self, split: str) -> list[str]:
@@ -76,9 +79,7 @@ class RunningText(TextFiles):
         """
         documents = [document.strip() for document in self._of(split)]
         if self._documents == "whole":
-            documents = [
-                part.strip() for text in documents for part in text.split("\n\n") if part.strip()
-            ]
+            documents = [part for text in documents for part in paragraphs_of(text)]
         return by_hash(documents)
 
     def data(self) -> dict[str, Any]:

@@ -37,11 +37,16 @@ def read_documents(path: Path, documents: str) -> list[str]:
         texts = (
             [whole]
             if documents == "whole"
-            else [" ".join(part.split()) for part in re.split(r"\n\s*\n", whole)]
+            else [" ".join(part.split()) for part in paragraphs_of(whole)]
         )
     if not (texts := [document for document in texts if document.strip()]):
         raise DataError(f"{path}: holds no text")
     return texts
+
+
+def paragraphs_of(text: str) -> list[str]:
+    """Return the parts of a text between blank lines, without outer spaces."""
+    return [part.strip() for part in re.split(r"\n\s*\n", text) if part.strip()]
 
 
 def is_table(path: Path) -> bool:

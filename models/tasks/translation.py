@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
+from models.number_text import how_many
 from models.tasks.pair_files import Files, TextPair, as_paths, file_record, names, read_pairs
 from models.tasks.split import SPLIT_SETS, same_text, sets_of
 from models.tokenizers.base import Tokenizer
@@ -106,7 +107,7 @@ class TranslationTask(TextTask):
         if not self._split[split]:
             n = sum(map(len, self._split.values()))
             raise DataError(
-                f"{names(self.paths)}: {n} pairs are too few: none of them is in the {split} split"
+                f"{names(self.paths)}: too few, {how_many(n, 'pair')}: none is in the {split} split"
             )
         return self._split[split]
 

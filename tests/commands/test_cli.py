@@ -225,7 +225,7 @@ def test_validation_and_test_files_of_the_user(tmp_path, capsys):
     assert main([*command, *small, "--out", str(tmp_path / "run")]) == 0
     out = capsys.readouterr().out
     assert "213 pairs to train on, 3 to validate on, 7 to test on\n" in out
-    assert "10 were removed from training" in out
+    assert "of --valid or --test: 10\n" in out
     assert "left out" not in out
     record = json.loads((tmp_path / "run" / "training.json").read_text())
     assert record["data"]["pairs"] == {"train": 213, "validation": 3, "test": 7}
@@ -266,7 +266,7 @@ def test_the_parts_of_a_running_text_are_printed_by_their_use(capsys):
         "1,009 documents (7,063 characters) to train on",
         "11 documents (77 characters) to validate on",
         "103 documents (721 characters) to test on",
-        "\n3 were left out of validation and test: they repeat a training or test document",
+        "\nleft out of validation and test, as repeats of a training or test document: 3\n",
     ):
         assert said in printed
 
@@ -282,9 +282,7 @@ def test_pairs_that_are_too_long_are_not_counted_among_those_to_train_on(tmp_pat
     train_command._print_pairs(len(rows), plan_for("translation", "transformer"), task)
     printed = capsys.readouterr().out
     assert f"\n{n_short} pairs to train on, " in printed
-    assert (
-        f"\n{len(ids) - n_short} more are not trained on: a side has 14 tokens or more" in printed
-    )
+    assert f"\nnot trained on, as a side has 14 tokens or more: {len(ids) - n_short}\n" in printed
 
 
 @pytest.mark.parametrize(("few", "wanted"), [

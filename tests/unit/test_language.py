@@ -99,7 +99,7 @@ def test_too_few_documents_are_reported_before_training(tmp_path):
     (tmp_path / "a.txt").write_text("one\n\ntwo")
     with pytest.raises(
         DataError,
-        match=r"a\.txt: 2 documents are too few: none of them is in the validation split",
+        match=r"a\.txt: too few, 2 documents: none is in the validation split",
     ):
         LanguageTask(tmp_path / "a.txt").validation()
 
@@ -483,7 +483,7 @@ def test_train_evaluate_decode_inspect(folder, tmp_path, capsys):
     ]
     assert "{} to train on, {} to validate on, {} to test on\n".format(*sizes) in printed
     assert len(set(sizes)) == 3
-    left = f"{counts['left out']:,} were left out of validation and test"
+    left = f"repeats of a training or test document: {counts['left out']:,}\n"
     assert (left in printed) == ("left out" in printed) == (counts["left out"] > 0)
     assert "step 3: validation loss" in printed
     record = json.loads((tmp_path / "run" / "training.json").read_text())

@@ -2,7 +2,7 @@
 
 import pytest
 
-from models.number_text import decimal, percent
+from models.number_text import decimal, how_many, percent
 
 
 @pytest.mark.parametrize(
@@ -51,3 +51,7 @@ def test_what_is_rounded_to_zero_has_no_sign(
     value: float, digits: int, text: str, with_sign: str
 ) -> None:
     assert (decimal(value, digits), decimal(value, digits, signed=True)) == (text, with_sign)
+
+
+def test_one_thing_is_in_the_singular() -> None:
+    assert [how_many(n, "pair") for n in (0, 1, 1200)] == ["0 pairs", "1 pair", "1,200 pairs"]

@@ -230,7 +230,7 @@ def test_invalid_data_are_refused(tmp_path):
     (one := tmp_path / "one.txt").write_text("A single line.")
     with pytest.raises(
         DataError,
-        match=r"one.txt: 1 documents are too few: none of them is in the validation split",
+        match=r"one.txt: too few, 1 document: none is in the validation split",
     ):
         open_task(
             "permutation", one, tokenizer=models.load("gpt", device="cpu").tokenizer

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from models.analysis.comparison import POSITIONS, TOKENS, WORDS, KindPair
+from models.number_text import how_many
 from models.trace import AttentionSite, Trace
 from models.trace.outputs import Numbers
 from viz_app import words
@@ -144,12 +145,8 @@ def partial(pair: KindPair) -> str:
     """Say what is compared if one run has layers or heads that the other lacks; else ""."""
     if not pair.is_partial:
         return ""
-    layers, heads = _counted(pair.n_layers, "layer"), _counted(pair.n_heads, "head")
+    layers, heads = how_many(pair.n_layers, "layer"), how_many(pair.n_heads, "head")
     return f"the {layers} of {heads} that both have"
-
-
-def _counted(n: int, noun: str) -> str:
-    return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
 
 
 def compared_answers(first: Sequence[str], second: Sequence[str], sides: Sides = PAGE) -> str:
