@@ -16,6 +16,7 @@ from models import cli
 from models.commands.train_flags import plan_of
 from models.opening import load
 from models.training.recipes import SMALL_FILE, for_small_file, plan_for
+from viz_app.controls.train.text import TRAIN_HELP
 from viz_app.session import live, own_data_route, run_owners, uploads
 from viz_app.session.live import LiveSession
 from viz_app.trainers import folders, own_data
@@ -66,6 +67,25 @@ def test_the_content_of_a_file_is_counted():
     whole = keep_own_data(" ".join(sentences(400)).encode(), "own text", "x")
     assert whole.documents == "whole"
     assert whole.in_words == f"{whole.n_characters:,} characters"
+
+
+@pytest.mark.parametrize(("end", "blank"), [("\r\n", ""), ("\r", ""), ("\n", " \t")])
+def test_neither_the_ends_of_lines_nor_spaces_between_them_change_the_paragraphs(end, blank):
+    paragraphs = ["\n".join(sentences(2, seed)) for seed in range(307)]
+    usual = keep_own_data("\n\n".join(paragraphs).encode(), "own text", "x")
+    other = f"\n{blank}\n".join(paragraphs).replace("\n", end)
+    kept = keep_own_data(other.encode(), "own text", "x")
+    assert (kept.documents, kept.n) == (usual.documents, usual.n) == ("paragraphs", 307)
+    assert kept.n_characters == usual.n_characters + 306 * len(blank)
+
+
+def test_only_own_pairs_keep_their_best_weights_as_the_page_says():
+    for kind, data in DATA_KINDS.items():
+        patience = {
+            plan_for(task, model, 401).recipe.patience for model, task in data.tasks.items()
+        }
+        keeps_best = f"on your {kind} keeps the weights with the smallest held-out" in TRAIN_HELP
+        assert keeps_best == (0 not in patience)
 
 
 @pytest.mark.parametrize("kind", DATA_KINDS)
@@ -124,6 +144,8 @@ BAD = {
     "a short text": ("own text", b"Once upon a time.", "too few, 17 characters"),
     "no paragraph": ("own text", b"Once upon a time. " * 9 + b"\n\na\n\nb\n\nc", "too short"),
     "many lines": ("own pairs", b"a\tb\n" * 200_001, "200,001 lines; at most 200,000"),
+    "no spaces, line ends of old": ("own text", b"a b\r" * 2 + b"x" * 2001, "line 3: more than"),
+    "not UTF-8, line ends of old": ("own pairs", b"a\tb\r\nc\td\re\t\xff", "line 3: not UTF-8"),
     "no spaces": ("own text", b"a b\n" + b"x" * 2001, "line 2: more than 2,000 characters"),
     "nothing": ("own pairs", b"", "holds no sentence pairs"),
     "blank": ("own text", b"\n \n\t\n", "holds no text"),

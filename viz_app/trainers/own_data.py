@@ -12,6 +12,7 @@ from models.checkpoint_files import write_bytes
 from models.printable import printable
 from models.tasks import open_task
 from models.tasks.classify import ClassifyTask
+from models.tasks.text_files import paragraphs_of
 from models.training.plan import Plan
 from models.training.recipes import for_small_file, plan_for
 from models.training.task import DataError
@@ -121,7 +122,7 @@ def keep_own_data(content: bytes, kind: str, name: str) -> OwnData:
         raise ValueError(f"more than {MAX_OWN_DATA_BYTES:,} bytes")
     if kind not in DATA_KINDS:
         raise ValueError(f"the kind must be one of {', '.join(DATA_KINDS)}")
-    _check_text(content)
+    text = _text_of(content)
     folder = folders.root() / OWN_DATA_FOLDER
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{secrets.token_hex(8)}-{DATA_KINDS[kind].file}"
@@ -129,29 +130,33 @@ def keep_own_data(content: bytes, kind: str, name: str) -> OwnData:
         _make_room(folder)
         write_bytes(path, content)
         try:
-            return _read(path, kind, printable(name)[:MAX_DATA_NAME] or "pasted text", content)
+            shown_name = printable(name)[:MAX_DATA_NAME] or "pasted text"
+            return _read(path, kind, shown_name, content, text)
         except DataError as error:
             path.unlink()
             raise ValueError(str(error).replace(f"{path}, ", "").replace(f"{path}: ", "")) from None
 
 
-def _check_text(content: bytes) -> None:
-    """Check that this is text from which a vocabulary can be learned in reasonable time."""
+def _text_of(content: bytes) -> str:
+    """Return the text with line ends as its reader sees them.
+
+    It is checked that a vocabulary can be learned from it in reasonable time.
+    """
     try:
-        text = content.decode("utf-8-sig")
+        text = re.sub(r"\r\n?", "\n", content.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
-        line = content[: error.start].count(b"\n") + 1
+        line = len(re.findall(rb"\r\n?|\n", content[: error.start])) + 1
         raise ValueError(f"line {line}: not UTF-8 text ({error.reason})") from None
-    if (n := len(text.splitlines())) > MAX_LINES:
+    if (n := len(text.removesuffix("\n").split("\n"))) > MAX_LINES:
         raise ValueError(f"{n:,} lines; at most {MAX_LINES:,} are read here")
     if long := re.search(rf"\S{{{MAX_UNBROKEN + 1}}}", text):
         line = text[: long.start()].count("\n") + 1
         raise ValueError(f"line {line}: more than {MAX_UNBROKEN:,} characters without a space")
+    return text
 
 
-def _read(path: Path, kind: str, name: str, content: bytes) -> OwnData:
+def _read(path: Path, kind: str, name: str, content: bytes, text: str) -> OwnData:
     """Read a file with the reader of its task, which also splits it."""
-    text = content.decode("utf-8-sig")
     documents = _documents(text) if kind == "own text" else ""
     data = OwnData(kind, name, path, sha256(content).hexdigest(), 0, len(text), documents)
     model = next(iter(data.of.tasks))
@@ -172,8 +177,8 @@ def _read(path: Path, kind: str, name: str, content: bytes) -> OwnData:
 
 def _documents(text: str) -> str:
     """Return what a text is split by: paragraphs or lines if there are many, else the whole."""
-    lines = [line for line in text.splitlines() if line.strip()]
-    n_paragraphs = sum(bool(part.strip()) for part in text.replace("\r\n", "\n").split("\n\n"))
+    lines = [line for line in text.split("\n") if line.strip()]
+    n_paragraphs = len(paragraphs_of(text))
     if n_paragraphs >= MIN_SPLIT_DOCUMENTS:
         return "paragraphs"
     return "lines" if len(lines) >= MIN_SPLIT_DOCUMENTS and n_paragraphs == 1 else "whole"
