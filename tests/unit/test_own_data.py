@@ -142,7 +142,7 @@ BAD = {
     "too few": ("own pairs", b"a\tb\nc\td", "too few, 2 pairs"),
     "one class": ("own labels", b"a\tx\nb\tx", "at least two classes are needed"),
     "a short text": ("own text", b"Once upon a time.", "too few, 17 characters"),
-    "no paragraph": ("own text", b"Once upon a time. " * 9 + b"\n\na\n\nb\n\nc", "too short"),
+    "no paragraph": ("own text", b"Once upon a time. " * 9 + b"\n\na\n\nb\n\nc", "is in the validation split"),
     "many lines": ("own pairs", b"a\tb\n" * 200_001, "200,001 lines; at most 200,000"),
     "no spaces, line ends of old": ("own text", b"a b\r" * 2 + b"x" * 2001, "line 3: more than"),
     "not UTF-8, line ends of old": ("own pairs", b"a\tb\r\nc\td\re\t\xff", "line 3: not UTF-8"),

@@ -121,8 +121,13 @@ def test_reports_continue_the_record_and_are_dropped_when_the_process_ends(folde
         known = {row["step"]: row["loss"] for row in run.points()}
         assert known == {5: 9.0, 7: 0.5, 9: 0.25} | {row["step"]: row["loss"] for row in curve}
         (folder / REPORT).write_text(json.dumps(report | {"step": 4}))
+        os.utime(folder / REPORT, (0, 0))
         run.look()
-        assert run.step == 9, "an old report"
+        assert run.step == 9, "a report from before the record"
+        os.utime(folder / REPORT)
+        run.look()
+        assert run.step == 4, "resumed at a step before the record"
+        assert 7 not in {row["step"] for row in run.points()}
     run.look()
     assert run.points() == curve
 
@@ -160,6 +165,9 @@ def test_a_record_that_went_back_belongs_to_another_run(folder):
     change(folder, trained_to=5)
     run.look()
     assert (run.step, run.begun) == (5, 2)
+    change(folder, trained_to=12, curve=[])
+    run.look()
+    assert (run.step, run.state) == (12, STOPPED), "one step before the last"
 
 
 def test_weights_replaced_meanwhile_are_not_drawn_as_those_of_another_step(folder):

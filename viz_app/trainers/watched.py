@@ -166,7 +166,9 @@ class WatchedRun:
             return
         self._read_record()
         if is_claimed_now:
-            self._take(read_report(self.folder))
+            report = read_report(self.folder)
+            if report and self._is_newer(REPORT, RECORD):
+                self._take(report)
             self._ask()
         else:
             self._forget()
@@ -185,14 +187,19 @@ class WatchedRun:
         step = _count(record.get("trained_to", record.get("step")))
         if step < self.step or any(before.get(name) != record.get(name) for name in IDENTITY):
             self.begun += 1
-            self.step = step
             self._forget()
-        self.described, self._read, self.step = described, version, max(step, self.step)
+        self.described, self._read, self.step = described, version, step
+
+    def _is_newer(self, name: str, other: str) -> bool:
+        try:
+            times = [(self.folder / each).lstat().st_mtime_ns for each in (name, other)]
+        except OSError:  # removed meanwhile
+            return False
+        return times[0] >= times[1]
 
     def _take(self, report: dict[str, Any]) -> None:
-        if not report or (step := int(report["step"])) < self.step:
-            return
-        self.step = step
+        """Take the latest report; a resumed run may be at an earlier step than the record."""
+        self.step = step = int(report["step"])
         new = [*report.get("rows", ()), {"step": step, "loss": report["loss"]}]
         rows = {row["step"]: row for row in [*self.losses, *new] if row["step"] <= step}
         self.losses = [rows[one] for one in sorted(rows)][-CURVE:]
