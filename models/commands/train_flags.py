@@ -143,6 +143,8 @@ def plan_of(
     for flag, is_given in (("vocabulary", options.vocabulary), ("from", start)):
         if is_given and "vocab_size" not in plan.data:
             raise ValueError(f"--{flag} does not apply to the task {options.task}")
+    if options.vocabulary or start:
+        _check_one_tokenizer(options)
     if start and architecture_name(start.config) != model_of(options):
         raise ValueError(
             f"--from must be a {model_of(options)} checkpoint; "
@@ -156,3 +158,17 @@ def plan_of(
         data |= {"tokenizer": (start or load(options.vocabulary, device="cpu")).tokenizer}
         del data["vocab_size"]
     return Plan(plan.config, sizes, recipe, data)
+
+
+def _check_one_tokenizer(options: argparse.Namespace) -> None:
+    """Check that no flag asks for another tokenizer than that of the checkpoint named.
+
+    Raises:
+        ValueError: One does.
+    """
+    flag = "--from" if options.start else "--vocabulary"
+    others = {"--vocab-size": options.vocab_size, "--tokens": options.tokens}
+    others |= {"--vocabulary": options.vocabulary} if options.start else {}
+    for other, value in others.items():
+        if value is not None:
+            raise ValueError(f"{other} does not apply with {flag}, whose tokenizer is used")

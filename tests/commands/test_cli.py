@@ -547,6 +547,18 @@ ERRORS = {
         ["train", "dates", "--vocabulary", "dates"],
         "--vocabulary does not apply to the task dates",
     ),
+    **{
+        f"{other} beside {one}": (
+            ["train", "language", one, "gpt", other, value, "--data", "{new}"],
+            f"{other} does not apply with {one}, whose tokenizer is used",
+        )
+        for one, other, value in (
+            ("--vocabulary", "--vocab-size", "99"),
+            ("--from", "--vocab-size", "99"),
+            ("--from", "--tokens", "characters"),
+            ("--from", "--vocabulary", "gpt"),
+        )
+    },
     "cell": (
         ["train", "dates", "--model", "rnn", "--cell", "lstm"],
         "cell must be tanh or gru, not 'lstm'",
