@@ -47,7 +47,7 @@ def training_warnings(curve: Sequence[CurveRow], warmup: int) -> list[str]:
     least = best(curve)
     if least is not None and since_best(curve) >= LATE:
         messages.append(
-            f"the validation loss has not fallen since step {least['step']:,} ({least[VALIDATION_LOSS]:.3f})"
+            f"the validation loss has not been below {least[VALIDATION_LOSS]:.3f} since step {least['step']:,}"
         )
     return messages
 

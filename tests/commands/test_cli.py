@@ -347,7 +347,7 @@ def test_a_run_that_stops_early_prints_so_and_warns(tmp_path, monkeypatch, capsy
     assert out.index("step 3:") < out.index(
         "warning: cross-attention is flat"
     )  # not during the warm-up
-    assert "warning: the validation loss has not fallen since step 1 (3.000)" in out
+    assert "warning: the validation loss has not been below 3.000 since step 1" in out
     assert "stopped early at step 4; the weights of step 1 are kept" in out
     assert json.loads((tmp_path / "run" / "training.json").read_text())["step"] == 1
 

@@ -119,6 +119,7 @@ def test_runs_differ_by_the_content_of_their_files_not_by_their_names():
     assert mine.differences(edited) == [("data", "mine.txt", "other content of the same size")]
     assert mine.differences(longer) == [("data", mine.own.in_words, longer.own.in_words)]
     assert edited.differences(renamed) == [("data", "mine.txt", "a copy.txt")]
+    assert ("data", "none", "mine.txt") in RunSettings("copy", "transformer").differences(mine)
 
 
 def test_the_size_of_the_file_chooses_the_recipe():

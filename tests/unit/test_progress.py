@@ -2,16 +2,26 @@
 
 import json
 import math
+from types import SimpleNamespace
 
 import pytest
 import torch
-from small import padded_ids, random_attention_only, random_model, random_seq2seq, reversal_trainer
+from small import (
+    Reversal,
+    padded_ids,
+    random_attention_only,
+    random_model,
+    random_seq2seq,
+    reversal_trainer,
+)
 
 from models.architectures.transformer import TransformerConfig
 from models.checkpoint import load_checkpoint
-from models.training import progress
+from models.training import progress, validation
 from models.training.batches import NO_LABEL, Batch
 from models.training.recipe import Recipe
+from models.training.task import Evaluation
+from models.training.validation import validation_losses, validation_scores
 
 
 def curve(*losses: float) -> list[dict[str, float]]:
@@ -40,7 +50,7 @@ def test_the_best_validation_is_the_first_smallest():
 def test_a_loss_that_no_longer_falls_gives_a_warning_with_step_and_loss():
     assert progress.training_warnings(curve(3.0, 1.5, 2.0, 2.0), 1) == []
     (said,) = progress.training_warnings(curve(3.0, 1.5, 2.0, 2.0, 1.6), 1)
-    assert said == "the validation loss has not fallen since step 20 (1.500)"
+    assert said == "the validation loss has not been below 1.500 since step 20"
     assert progress.training_warnings(curve(3.0, 1.5, 2.0, 2.0, 1.6, 1.4), 1) == []
     assert (
         progress.training_warnings([], 1)
@@ -55,6 +65,25 @@ def test_flat_cross_attention_gives_a_warning_after_the_warm_up_only():
     assert progress.training_warnings(flat(0.99, 3.0, 2.0), warmup=20) == []
     assert progress.training_warnings(flat(0.97, 3.0, 2.0), warmup=19) == []
     assert len(progress.training_warnings(flat(0.99, 1.0, 2.0, 2.0, 2.0), warmup=1)) == 2
+
+
+def test_scores_in_training_are_those_of_validation_cases(monkeypatch):
+    def evaluate(self, model, n, *, validation=False):
+        return Evaluation({"score": 10.0 * n + validation}, n)
+
+    monkeypatch.setattr(Reversal, "evaluate", evaluate)
+    assert validation_scores(None, Reversal(), 3) == {"score": 31.0}
+
+
+def test_the_flatness_is_measured_on_validation_texts_of_all_lengths(monkeypatch):
+    batches = []
+    monkeypatch.setattr(validation, "N_WATCHED", 5)
+    monkeypatch.setattr(progress, "cross_attention_entropy", lambda _, batch, pad: batches.append(batch))  # fmt: skip
+    task, model = Reversal(), SimpleNamespace(config=SimpleNamespace(pad_id=0))
+    validation_losses(model, task, lambda *_: {}, torch.device("cpu"))
+    (batch,) = batches
+    lengths = {len(word) for word in task.held_out_words[::2]}
+    assert {int(n) - 1 for n in (batch.inputs[0] != 0).sum(1)} == lengths
 
 
 MODELS = {
@@ -175,7 +204,7 @@ def test_a_run_that_stops_early_can_be_interrupted_anywhere(tmp_path, losses, st
 
 def test_a_run_warns_as_it_validates(tmp_path, losses):
     warned = {r.step: r.warnings for r in reversal_trainer(tmp_path, **STOPS).train() if r.warnings}
-    assert warned == {12: ["the validation loss has not fallen since step 6 (3.000)"]}
+    assert warned == {12: ["the validation loss has not been below 3.000 since step 6"]}
 
 
 def test_validation_measures_the_cross_attention(tmp_path):
