@@ -103,6 +103,7 @@ def test_the_signature_is_that_of_the_bleu_that_is_reported():
 def test_exact_match_counts_any_reference():
     assert exact_match(HYPOTHESES, CASES) == 50
     assert exact_match(["he  reads"], CASES[2:3]) == 0
+    assert exact_match([f" {CASES[2].references[0]}\n"], CASES[2:3]) == 100
     assert set(METRICS) == {"BLEU", "exact match"}
 
 

@@ -50,7 +50,7 @@ STATE_NAMES = {
     states.PAUSING: "Pausing after this step",
     states.PAUSED: "Paused",
     states.TRAINED: "Trained; scoring on the test cases",
-    states.STOPPED: "Stopped; Resume continues from here",
+    states.STOPPED: "Stopped; Resume continues from the last saved step",
     states.DONE: "Done",
 }
 
