@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from models.errors import InputError
+from models.number_text import how_many
 from models.runs.scope import Scope
 from models.runs.text_loss import complete_streams
 from models.tasks import TASK_NAMES, DataError, Task, has_data_of, reopen_task
@@ -36,11 +37,7 @@ def held_out(scope: Scope, paths: Sequence[Path] | None, limit: int) -> list[dic
             texts.append(complete_streams(scope, values))
         except InputError:
             continue
-    if len(texts) < MIN_HELD_OUT_TEXTS:
-        raise ValueError(
-            f"{names(paths) if paths else 'the record'} holds {len(texts)} texts that {scope.name} can read; "
-            f"at least {MIN_HELD_OUT_TEXTS} are needed"
-        )
+    _check_enough(len(texts), limit, paths, scope.name)
     return texts
 
 
@@ -64,13 +61,21 @@ def common_texts(
         except InputError:
             continue
         texts.append(values)
-    if len(texts) < MIN_HELD_OUT_TEXTS:
-        readers = ", ".join(dict.fromkeys(scope.name for scope in scopes))
+    readers = ", ".join(dict.fromkeys(scope.name for scope in scopes))
+    _check_enough(len(texts), limit, paths, f"all of {readers}")
+    return texts
+
+
+def _check_enough(n: int, limit: int, paths: Sequence[Path] | None, readers: str) -> None:
+    if limit < MIN_HELD_OUT_TEXTS:
         raise ValueError(
-            f"{names(paths) if paths else 'the record'} holds {len(texts)} texts that all of {readers} can read; "
+            f"at least {MIN_HELD_OUT_TEXTS} texts are needed, but the limit is {limit}"
+        )
+    if n < MIN_HELD_OUT_TEXTS:
+        raise ValueError(
+            f"{names(paths) if paths else 'the record'} holds {how_many(n, 'text')} that {readers} can read; "
             f"at least {MIN_HELD_OUT_TEXTS} are needed"
         )
-    return texts
 
 
 def runs(scope: Scope, texts: Sequence[RunFields], owner: Scope) -> Iterator[Trace]:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from pathlib import Path
 from random import Random
 from statistics import fmean
@@ -51,6 +52,9 @@ def test_every_head_is_listed_and_a_stopped_sweep_continues(
     assert len(rows) == 9
     effects = [float(row.split("head")[1].split()[1]) for row in rows]
     assert effects == sorted(effects, reverse=True)
+    for row in rows:
+        mean, low, high = map(float, re.findall(r"[+-]\d+\.\d+", row))
+        assert low <= mean <= high
     assert max(effects) > 0.1  # without cross attention it cannot write a word backwards
     assert "after Holm's correction" in whole
     assert {f"{kind} importance 1" for kind in ("encoder_self", "decoder_self", "cross")} <= set(
@@ -66,6 +70,14 @@ def test_every_head_is_listed_and_a_stopped_sweep_continues(
     assert len(made) == len(names) - len(kept)
     assert json.loads(out.read_text()) == stored
     assert capsys.readouterr().out == f"continues {out}\n{whole}"
+
+
+def test_a_limit_is_not_taken_for_the_number_of_texts(trained_folder, pairs):
+    scope, limit = models.load(trained_folder, device="cpu"), MIN_HELD_OUT_TEXTS - 1
+    for choose in (held_out, common_texts):
+        chosen = scope if choose is held_out else [scope]
+        with pytest.raises(ValueError, match=f"needed, but the limit is {limit}$"):
+            choose(chosen, [pairs], limit)
 
 
 def test_a_sweep_that_is_stopped_keeps_its_results(
@@ -99,7 +111,7 @@ def test_checkpoints_that_cannot_be_swept(trained_folder, checkpoint, pairs, tmp
     short = tmp_path / "short.tsv"
     short.write_text("ab\tba\n")
     assert ablate(trained_folder, short, "--out", str(out)) == 1
-    assert "holds 1 texts" in capsys.readouterr().err
+    assert "holds 1 text that" in capsys.readouterr().err
     out.write_text('{"of": {}, "losses": {}}')
     assert ablate(trained_folder, pairs, "--out", str(out)) == 1
     assert "holds another sweep" in capsys.readouterr().err
@@ -108,7 +120,7 @@ def test_checkpoints_that_cannot_be_swept(trained_folder, checkpoint, pairs, tmp
     assert "name files with --data" in capsys.readouterr().err
     add_to_record(checkpoint, held_out=[["ab", "ba"]])
     assert cli.main(["ablate", str(checkpoint), "--device", "cpu"]) == 1
-    assert "the record holds 1 texts" in capsys.readouterr().err
+    assert "the record holds 1 text that" in capsys.readouterr().err
 
 
 def test_without_data_it_reads_the_texts_of_the_record(trained_folder, tmp_path, capsys):

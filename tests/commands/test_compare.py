@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -121,7 +122,14 @@ def test_the_report_and_the_file_name_each_model_at_its_own_heads(capsys):
         "  layer 1 head 1 → layer 1 head 3  0.125  margin +0.375",
         "  layer 1 head 2 → layer 1 head 1  0.250  margin +0.250",
     ]
-    saved = compare_command._content(first, second, [], [], [kind], [kind], intervals, matches, {})
+    assert "advised" not in " ".join(printed), "as many texts as advised"
+    among = torch.tensor([[0.0, 0.375], [0.375, 0.0]])
+    within = replace(kind, second=ours, mean=among)
+    saved = compare_command._content(
+        first, second, [], [], [kind], [within], intervals, matches, {}
+    )
+    assert saved["kinds"][0]["every head of A from every head of B"] == mean.tolist()
+    assert saved["kinds"][0]["every head of A from every head of A"] == among.tolist()
     assert (saved["A"]["name"], saved["B"]["name"]) == ("ours", "theirs")
     assert [len(saved["kinds"][0][f"heads of {side}"]) for side in "AB"] == [2, 3]
 
@@ -144,7 +152,7 @@ def test_another_tokenizer_is_compared_by_words(tmp_path, capsys):
             "dates-dot has the weights of dates-dot",
         ),
         (["dates", "dates-dot", "--null", "gpt", "gpt"], "gpt has the weights of gpt"),
-        (["dates", "dates", "--limit", "3"], "holds 3 texts"),
+        (["dates", "dates", "--limit", "3"], "but the limit is 3"),
     ],
 )
 def test_checkpoints_that_cannot_be_compared(flags, why, tmp_path, capsys):

@@ -280,6 +280,6 @@ def test_models_that_cannot_be_surveyed_are_refused(aligned, trained_folder, cap
     record = json.loads((aligned / "training.json").read_text())
     (aligned / "training.json").write_text(json.dumps(record | {"held_out": [["ab", "ba"]]}))
     assert survey(aligned) == 1
-    assert "the record holds 1 texts" in capsys.readouterr().err
+    assert "the record holds 1 text that" in capsys.readouterr().err
     with pytest.raises(SystemExit):
         survey(aligned, "--seed", "-1")
