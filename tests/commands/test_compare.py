@@ -63,7 +63,10 @@ def test_the_numbers_are_means_over_single_runs(tmp_path):
     for text in saved["texts"]:
         found = compare(*(scope.run(*text) for scope in scopes))
         each.append({pair.kind: pair.distances for pair in found.kinds})
+    ours = scopes[0].run(*saved["texts"][0]).attention.values()
     for kind in saved["kinds"]:
+        n_heads = sum(site.n_heads for site in ours if site.kind == kind["kind"])
+        assert len(kind["heads of A"]) == n_heads
         mean = torch.stack([one[kind["kind"]] for one in each]).mean(0)
         means = torch.tensor([[one["mean"] for one in layer] for layer in kind["same head"]])
         torch.testing.assert_close(means, mean, atol=1e-5, rtol=1e-4)
