@@ -5,6 +5,7 @@ Yang et al. 2019, §2.2. Documents are split as in the `language` task.
 
 import math
 import random
+import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from functools import cached_property
@@ -113,13 +114,15 @@ class PermutationTask(RunningText):
         return [self._ordered(piece, [], rng) for piece in self._held_out_pieces(True)[:2000]]
 
     def held_out(self, n: int | None = None, *, validation: bool = False) -> list[Case]:
-        """Return held-out documents of a few words, in the order of their hash."""
+        """Return held-out documents of 4 to 20 words, in the order of their hash.
+
+        If there are none, the first 20 words of longer ones are returned.
+        """
         documents = self._as_read("validation" if validation else "test")
-        return [
-            Case(document, (document,))
-            for document in documents
-            if 4 <= len(document.split()) <= 20
-        ][:n]
+        short = [document for document in documents if 4 <= len(document.split()) <= 20]
+        beginnings = (re.match(r"(?:\S+\s+){19}\S+", document) for document in documents)
+        texts = short or [beginning[0] for beginning in beginnings if beginning]
+        return [Case(text, (text,)) for text in texts][:n]
 
     @torch.inference_mode()
     def evaluate(

@@ -11,28 +11,43 @@ from models.architectures import Model
 from models.checkpoint import Checkpoint
 from models.errors import InputError
 from models.evaluation_mode import evaluating
+from models.runs.inputs import encode_fields
 from models.runs.scope import Scope
 from models.trace import record
-from models.training.task import Task
+from models.training.task import Case, Task
 
 MAX_WATCHED_WEIGHTS = 2**15  # weights in one report; a site with more is not watched
+N_EXAMPLE_CASES = 64  # validation cases, of which the first that the model can read is watched
 
 
 def example_fields(task: Task, model: Model) -> list[str]:
-    """Return the texts of the model's fields for the first validation case, with its answer.
+    """Return the texts of the model's fields for a validation case, with its answer.
 
-    Empty if the validation split has no case, as for a very short text.
+    It is the first one that fits into the model's context, or else the first. Empty if the
+    validation split has no case, as for a very short text.
     """
-    if not (cases := task.held_out(1, validation=True)):
-        return []
-    (case,) = cases
+    cases = task.held_out(N_EXAMPLE_CASES, validation=True)
+    texts = [_fields_of(case, model) for case in cases]
+    fitting = (fields for fields in texts if _fits(fields, task, model))
+    return next(fitting, texts[0] if texts else [])
+
+
+def _fields_of(case: Case, model: Model) -> list[str]:
     fields = case.fields
     # without the answer the model would write its own, a different one at every step
     return [*fields, case.references[0]] if model.translates and len(fields) == 1 else fields
 
 
+def _fits(fields: list[str], task: Task, model: Model) -> bool:
+    try:
+        encode_fields(model.fields, fields, task.tokenizer, model.stream_limit)
+    except InputError:
+        return False
+    return True
+
+
 class FixedExample:
-    """The attention of a model in training on its task's first validation case."""
+    """The attention of a model in training on its task's `example_fields`."""
 
     def __init__(self, task: Task, model: Model) -> None:
         scope = Scope(Checkpoint(Path(), model, task.tokenizer, {}), model.device)

@@ -150,6 +150,14 @@ def test_the_attention_reported_is_that_of_the_weights_at_the_step(tmp_path):
     assert first != last
 
 
+def test_the_example_is_the_first_validation_case_that_the_model_can_read(tmp_path):
+    trainer = reversal_trainer(tmp_path)
+    words = trainer.task.held_out_words = ["ab" * 30, "a", "cde", "b", "ed", "a"]
+    assert example_fields(trainer.task, trainer.model) == ["cde", "edc"]
+    del words[1:]
+    assert example_fields(trainer.task, trainer.model) == [words[0], words[0][::-1]]
+
+
 def test_a_missing_or_too_large_site_is_not_reported(tmp_path, monkeypatch):
     trainer = reversal_trainer(tmp_path)
     example = FixedExample(trainer.task, trainer.model)

@@ -137,6 +137,14 @@ def test_a_batch_is_what_the_model_reads(task):
     assert batch.n_labels == sum(len(ids) for ids, *_ in rows)
 
 
+def test_long_documents_are_shown_by_their_beginnings(tmp_path):
+    (book := tmp_path / "book.txt").write_text(
+        "\n\n".join(["word " * 50 + f"{i}" for i in range(300)])
+    )
+    (case, *_) = PermutationTask(book).held_out(validation=True)
+    assert case.fields == ["word " * 19 + "word"]
+
+
 def test_the_scores_are_those_of_held_out_text(task):
     """The model is called row by row, in the order drawn for each and from left to right; the unigram is counted."""
     model = random_xlnet(vocab_size=task.tokenizer.vocab_size, n_ctx=N_CTX)

@@ -19,8 +19,9 @@ TRAIN_ANSWER = (
 TRAIN_HELP = (
     "A run is `attnscope train` in a process of its own. The same settings and seed give the same weights, bit for bit. "
     "It may be paused, stepped or stopped, here or on the command line.\n\n"
-    "**The example** is the first case held out for validation, with its correct answer. During training, the current weights "
-    "draw the picture. Once the run rests, the slider goes back over the steps whose weights were kept.\n\n"
+    "**The example** is the first case held out for validation that fits into the model, with its correct answer. "
+    "During training, the current weights draw the picture. "
+    "Once the run rests, the slider goes back over the steps whose weights were kept.\n\n"
     "**The chart** has the training loss of each batch, and the held-out loss and score at each validation. "
     "The recipes here average the weights over the last fifth of the steps. From there on, both are measured on the average. "
     "The weights kept at the last step are the average, too. "
