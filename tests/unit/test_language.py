@@ -533,6 +533,8 @@ def test_train_evaluate_decode_inspect(folder, tmp_path, capsys):
         assert [float(value) for value in shown.values()] == pytest.approx(
             list(measured.values()), abs=1.1e-3
         )
+    for name in ("measured_on", "scores"):
+        assert record["snapshot_scores"]["0"][name] != record["snapshot_scores"]["5"][name]
     assert record["snapshot_scores"]["5"]["scores"]["bits per byte"] == pytest.approx(
         scores["bits per byte"], abs=1e-3
     )

@@ -328,6 +328,14 @@ def test_the_measure_of_a_task_is_the_first_of_its_validations(folder):
     assert looked(folder).metric == ""
 
 
+def test_the_jump_of_the_induction_score_is_told_from_its_first_step_to_its_last(folder):
+    scores = {1: 0.02, 5: 0.03, 6: 0.4, 13: 0.5}
+    change(
+        folder, curve=[{"step": n, "loss": 2.0, "induction score": s} for n, s in scores.items()]
+    )
+    assert "up by 0.37 between steps 5 and 6" in text.last_scores(looked(folder))
+
+
 def test_a_long_curve_is_thinned_but_keeps_its_last_row_and_all_measurements(folder):
     measures = {
         step: {"validation loss": 0.5, "exact match": 7.0} for step in range(499, 29_999, 499)
