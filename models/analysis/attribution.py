@@ -15,7 +15,7 @@ from models.trace import Trace
 from models.trace.edits import Patch
 from models.trace.edits.gradients import HeadOutputGradients, WeightGates
 
-N_PATH_STEPS = 32  # of the path of integrated gradients
+N_PATH_STEPS = 48  # of the path of integrated gradients
 
 
 def attention_gradients(
@@ -63,11 +63,12 @@ def integrated_gradients(
     """Return ∫₀¹ a·∂f(α·a)/∂a dα for each weight of these attentions, by default of all.
 
     Sundararajan et al. 2017, eq. 1; of attention weights, Hao et al. 2021. All weights of the sites
-    grow together from 0, without rescaling rows. The integral is Gauss–Legendre's, whose points are
-    rows of one batch.
+    grow together from 0, without rescaling rows. The integral is Gauss–Legendre's over √α,
+    whose points are rows of one batch: near α = 0 a norm right after the attention makes f steep.
     """
     names = list(sites) or list(_with_causes(run))
-    points, shares = _gauss_legendre(steps)
+    roots, root_shares = _gauss_legendre(steps)
+    points, shares = roots.square(), 2 * roots * root_shares  # dα = 2 √α d√α
     gates = {
         name: (ones.expand(steps, -1, -1, -1) * points[:, None, None, None])
         .clone()

@@ -5,12 +5,15 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from hub_models import Case
 from sample_edits import Added, Copied, CopiedWeights, Everywhere, ramp
 from torch import nn
 
 import models
 from models import Scope
+from models.analysis import integrated_gradients
 from models.analysis.checks import check_site
+from models.analysis.metrics import LogProbability
 from models.decoding import greedy
 from models.trace.edits import HeadOff, HeadScale, Where, editing
 
@@ -41,6 +44,18 @@ def own() -> Scope:
 
 def run(scope: Scope, *edits: models.edits.Edit) -> models.Trace:
     return scope.run(*[TEXT] * (2 if scope.model.translates else 1), edits=edits)
+
+
+def test_integrated_gradients_resolve_a_norm_right_after_the_attention(tmp_path):
+    """Gemma 2 divides what the heads add by its length, so almost all of the path is flat."""
+    sizes = {"vocab_size": 53, "hidden_size": 24, "num_attention_heads": 6, "num_hidden_layers": 1}
+    more = {"num_key_value_heads": 2, "head_dim": 10, "intermediate_size": 31, "sliding_window": 3}
+    Case("Gemma2ForCausalLM", "Gemma2Config", sizes | more).save(tmp_path)
+    scope = models.load(tmp_path)
+    (name,) = (trace := scope.run(TEXT)).attention
+    parts = integrated_gradients(scope, trace, LogProbability(5), [name])
+    assert abs(parts.total) > 0.1
+    assert parts.error < 0.02
 
 
 @pytest.mark.parametrize("name", [*NAMES, "own"])
