@@ -95,6 +95,7 @@ def test_the_sentence_names_the_head_that_is_furthest_off_with_both_signs() -> N
     assert panel["sentence"].endswith(end)
     assert "r = −0.50" in say.agreement(-0.5, 8, "here", 1.0, -1.0)
     assert "(estimate 1.00, exact −1.00)" in say.agreement(0.5, 8, "here", 1.0, -1.0)
+    assert "(estimate 0.0040, exact −0.0030)" in say.agreement(0.5, 8, "here", 0.004, -0.003)
     assert say.agreement(float("nan"), 1, "here", 0.0, 1.0).startswith("1 head, so no correlation")
     assert [say.correlation(r) for r in (1.0, 0.9965, -0.99996, 0.5)] == [
         "1.00", "0.997", "−1.00", "0.50",

@@ -249,6 +249,7 @@ def test_rounding_errors_are_not_an_effect_of_a_part(unit: str) -> None:
     scope = models.load("gpt", device="cpu")
     run, asked = CurrentRun(scope, scope.run("The boy")), choices("gpt", unit=unit)
     panels = patch_section_payloads(run, replace(asked, second=("The boy said that",)))["patch"]
+    assert "raises it by 0.0030" in say.strongest_part_sentence("Here", 0.003, "logits")
     panel = panels["panels"][0]
     assert panel["side"] == "needed"
     cells, *rest = panel["sentence"].split(". ")

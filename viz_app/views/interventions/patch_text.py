@@ -4,6 +4,7 @@ import math
 
 from models.number_text import decimal
 from viz_app import words
+from viz_app.views.interventions.text import effect_size
 
 FEED_FORWARD_PART, GRADIENT_PART = "feed-forward", "gradient"
 INPUT, LAST = "Input", "End"
@@ -186,7 +187,7 @@ def strongest_part_sentence(place: str, value: float, unit: str) -> str:
     """Say what the strongest part does."""
     if unit == "share":
         return _of_gap(place, "takes away", value)
-    return f"{place} {'raises' if value > 0 else 'lowers'} it by {abs(value):.2f} {unit}."
+    return f"{place} {'raises' if value > 0 else 'lowers'} it by {effect_size(abs(value))} {unit}."
 
 
 def gap_share_sentence(place: str, value: float) -> str:
@@ -240,9 +241,7 @@ def agreement(r: float, n: int, place: str, guess: float, exact: float) -> str:
         how = f"{n} heads, no correlation: estimate or effect never changes"
     else:
         how = f"{n} heads, r = {correlation(r)}"
-    return (
-        f"{how}. Largest error: {place} (estimate {decimal(guess, 2)}, exact {decimal(exact, 2)})."
-    )
+    return f"{how}. Largest error: {place} (estimate {effect_size(guess)}, exact {effect_size(exact)})."
 
 
 def no_share(gap: float) -> str:

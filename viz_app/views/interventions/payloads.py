@@ -10,7 +10,6 @@ import torch
 from models.analysis.checks import Check, check_site
 from models.analysis.effects import HeadEffects, effects_of
 from models.analysis.metrics import Divergence, LogProbability, Metric, logits_of
-from models.number_text import decimal
 from models.runs.masked_comparison import MaskedRun
 from models.trace import Trace
 from models.trace.edits import Edits, HeadScale, Patch, Where
@@ -215,13 +214,13 @@ def _sentence(what: FollowedDecision, effects: HeadEffects, signed: bool) -> str
     place = words.head_location(what.after.trace.attention[name], head)
     n_raise = int((all_effects >= MIN_EFFECT).sum()) if signed else 0
     return text.strongest_head_sentence(
-        place, _nats(value), n_raise, int(all_effects.isfinite().sum()), value, signed
+        place,
+        text.effect_size(value, signed=True),
+        n_raise,
+        int(all_effects.isfinite().sum()),
+        value,
+        signed,
     )
-
-
-def _nats(value: float) -> str:
-    digits = 2 if abs(value) >= 0.1 else 4
-    return decimal(value, digits, signed=True)
 
 
 def answers_difference(

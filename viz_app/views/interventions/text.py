@@ -67,6 +67,11 @@ def board_title(metric: str, token: str) -> str:
     return f"What switching off each head does to {what}"
 
 
+def effect_size(value: float, *, signed: bool = False) -> str:
+    """Return an effect with two decimals, or four if it is small."""
+    return decimal(value, 2 if abs(value) >= 0.1 else 4, signed=signed)
+
+
 def strongest_head_sentence(
     strongest: str, effect: str, n_raise: int, n: int, value: float, signed: bool
 ) -> str:
