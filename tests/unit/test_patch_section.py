@@ -169,6 +169,28 @@ def test_files_name_the_other_text_and_the_decision(part: str, key: str) -> None
 
 
 @pytest.mark.parametrize(("part", "key"), [("residual", "patch"), ("gradient", "scatter")])
+@pytest.mark.parametrize(("part", "key"), [("residual", "patch"), ("gradient", "scatter")])
+def test_no_file_is_named_after_shares_if_the_gap_is_too_small_for_them(
+    part: str, key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, chosen = run_of("gpt"), choices("gpt", part=part, unit="share")
+    for least in (patch_effects.MIN_GAP, math.inf):
+        monkeypatch.setattr(patch_effects, "MIN_GAP", least)
+        (file,) = patch.PATCHING.files(run, chosen)
+        drawn = patch_section_payloads(run, chosen)[key]
+        for name in (file.name, drawn["file"]):
+            assert ("share" in name) == (least < math.inf)
+        assert ("too small for shares" in drawn["hint"]) == (least == math.inf)
+
+
+def test_the_table_distinguishes_equal_tokens() -> None:
+    scope = models.load("gpt", device="cpu")
+    run = CurrentRun(scope, scope.run("the cat and the cat"))
+    table = patch_payloads.patch_table(run, choices("gpt", second=("the dog and the cat",)))
+    cells = [tuple(row[:4]) for row in table if isinstance(row[3], str)]
+    assert len(set(cells)) == len(cells)
+
+
 def test_a_picture_names_no_edit_that_its_numbers_are_without(part: str, key: str) -> None:
     run, two, chosen = run_of("gpt"), both("gpt"), choices("gpt", part=part)
     opened = MaskChange(Where(kind="self"), removed_layers=(LOOK_AHEAD,))

@@ -9,7 +9,7 @@ from models.analysis.checks import Check, check_site
 from models.trace import Trace
 from models.trace.edits import Edits, Where
 from viz_app import words
-from viz_app.drawing.labels import labels
+from viz_app.drawing.labels import labels, number_labels
 from viz_app.drawing.notes import check_rows, small_print
 from viz_app.drawing.provenance import file_name
 from viz_app.drawing.sites import by_kind
@@ -302,8 +302,9 @@ def patch_table(run: CurrentRun, choices: PatchChoices) -> list[list[object]]:
                 if value is not None
             ]
         if grid := picture["grid"]:
+            tokens = number_labels([token[0] for token in grid["tokens"]])
             rows += [
-                [side, name, layer, grid["tokens"][i][0], value, unit]
+                [side, name, layer, tokens[i], value, unit]
                 for name, layer, values in zip(grid["names"], grid["layers"], grid["effects"], strict=True)
                 for i, value in enumerate(values)
                 if value is not None
