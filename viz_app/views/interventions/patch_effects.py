@@ -81,7 +81,13 @@ def usable_pair(run: CurrentRun, choices: PatchChoices) -> tuple[Two | None, str
 
 def patch_parts(two: Two, choices: PatchChoices) -> tuple[str, ...]:
     """Return the parts of a file name that tell the decision and the views of its effects."""
-    return decision_part(two.row), choices.stream, choices.part, choices.unit
+    unit = "share" if is_share(two, choices) else "difference"
+    return decision_part(two.row), choices.stream, choices.part, unit
+
+
+def is_share(two: Two, choices: PatchChoices) -> bool:
+    """Return True if effects are shown as shares of the gap, which must be large enough for it."""
+    return choices.unit == "share" and abs(two.gap) >= MIN_GAP
 
 
 def patch_facts(trace: Trace, two: Two) -> Facts:
@@ -104,8 +110,8 @@ def measure_patches(two: Two, choices: PatchChoices) -> PatchEffects:
     grid = next(
         (one for one in all_grids if one.key == choices.stream), next(iter(all_grids), None)
     )
-    is_share = choices.unit == "share" and abs(two.gap) >= MIN_GAP
-    return PatchEffects(two, grid, {side: _effects(two, side, grid) for side in SIDES}, is_share)
+    effects = {side: _effects(two, side, grid) for side in SIDES}
+    return PatchEffects(two, grid, effects, is_share(two, choices))
 
 
 def _effects(two: Two, side: str, grid: Grid | None) -> Effects:

@@ -80,7 +80,9 @@ def gradient_picture(
         **saving(file_name(run.trace, *patch_parts(measured.two, choices)), about),
         "unit": "share of the gap" if measured.is_share else measured.two.metric(NECESSARY).unit,
         "axes": [say.EXACT_EFFECT, say.GUESSED_EFFECT],
-        "hint": say.SCATTER_HINT.format(noun=measured.two.noun),
+        "hint": say.SCATTER_HINT.format(noun=measured.two.noun)
+        if measured.is_share or choices.unit == "difference"
+        else say.no_share(measured.two.gap),
         "panels": [_panel(run, choices, measured, side) for side in SIDES],
     }
 
