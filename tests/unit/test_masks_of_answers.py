@@ -121,6 +121,22 @@ def test_for_two_texts_the_class_predicted_before_is_followed() -> None:
     assert given.after[0] == pytest.approx(float(after[best]), abs=1e-4)
 
 
+@pytest.mark.parametrize(
+    ("head", "asked", "columns"),
+    [
+        ("pretraining", (FIRST, SECOND), ["class", "sum"]),
+        ("span", (QUESTION, f"{FIRST} {SECOND}"), ["answer", "sum"]),
+        ("pretraining", (FIRST,), ["token"]),  # nothing is hidden, so there is no log-probability
+    ],
+)
+def test_the_table_names_what_its_log_probabilities_are_of(
+    head: str, asked: tuple[str, ...], columns: list[str]
+) -> None:
+    table = list(csv.reader(io.StringIO(files.log_probs_csv(viewed(head, *asked)))))
+    names = [row[0] for row in table]
+    assert [names[0], *names[1:][-1:]] == columns
+
+
 def test_for_an_answer_the_span_predicted_before_is_followed() -> None:
     view = viewed("span", QUESTION, f"{FIRST} {SECOND}")
     row, output = view.before.trace.streams["text"], view.before.trace.outputs["span"]

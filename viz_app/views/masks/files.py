@@ -40,8 +40,11 @@ def log_probs_csv(view: MaskView) -> str:
     """Return log-probabilities before and after in nats, a row for each token, and their sum."""
     change = log_prob_change(view)
     rows = [*zip([label.text for label in change.labels], change.before, change.after, strict=True)]
-    rows.append(("sum", *change.sums))
-    return csv_table(["token", "before (nats)", "after (nats)"], rows)
+    is_of_tokens = not rows or change.what in (*view.after.trace.streams, "hidden token")
+    what = "token" if is_of_tokens else change.what
+    return csv_table(
+        [what, "before (nats)", "after (nats)"], [*rows, ("sum", *change.sums)] if rows else []
+    )
 
 
 def masked_head_csv(view: MaskView) -> Iterator[str]:
