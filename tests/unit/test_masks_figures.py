@@ -191,6 +191,9 @@ def test_a_run_differs_from_itself_by_nothing(
     same = replace(view, after=view.before, changes=())
     assert not unpack(painter.masks(same))[1]["difference"].any()
     assert unpack(painter.masks(view))[1]["difference"].any()
+    monkeypatch.undo()
+    texts = [text.text for text in Drawing(masks_files.masks_svg(same)).texts]
+    assert "Difference: after − before (0 everywhere)" in texts
 
 
 def test_a_mask_that_differs_by_head_is_drawn_for_the_head_shown(view: MaskView) -> None:

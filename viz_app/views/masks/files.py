@@ -37,7 +37,7 @@ GREW_COLOUR, SHRANK_COLOUR = "#1b3fae", "#b8420f"  # a weight that grew, a weigh
 
 
 def log_probs_csv(view: MaskView) -> str:
-    """Return log-probabilities before and after in nats, a row for each token, and their sum."""
+    """Return log-probabilities before and after in nats, a row for each, and their sum if any."""
     change = log_prob_change(view)
     rows = [*zip([label.text for label in change.labels], change.before, change.after, strict=True)]
     is_of_tokens = not rows or change.what in (*view.after.trace.streams, "hidden token")
@@ -117,7 +117,8 @@ def masks_svg(view: MaskView) -> str:
     mask = painted.allowed(head=view.head_of(painted)).numpy()
     head_weights = [site.weights(view.head).numpy() for site in (before, after)]
     change = head_weights[1] - head_weights[0]
-    scale = max(float(np.abs(change).max()), 1e-9)
+    largest = float(np.abs(change).max())
+    colours = f"−{largest:.2g} orange … +{largest:.2g} blue" if largest else "0 everywhere"
     open_cells = [site.allowed(head=view.head).numpy() for site in (before, after)]
     note = view.mask_note(view.kind)
     kind_name = kind_names(view.after.trace)[painted.site_kind].lower() + f", {note}" * bool(note)
@@ -133,11 +134,13 @@ def masks_svg(view: MaskView) -> str:
         ("Before: the model's own masks (0 … 1)", after, open_cells[0], head_weights[0], ramp),
         ("After: with the changes (0 … 1)", after, open_cells[1], head_weights[1], ramp),
         (
-            f"Difference: after − before (−{scale:.2g} orange … +{scale:.2g} blue)",
+            f"Difference: after − before ({colours})",
             after,
             open_cells[0] | open_cells[1],
             change,
-            lambda v: ramp(abs(v) / scale, accent=GREW_COLOUR if v > 0 else SHRANK_COLOUR),
+            lambda v: ramp(
+                abs(v) / (largest or 1.0), accent=GREW_COLOUR if v > 0 else SHRANK_COLOUR
+            ),
         ),
     ]
     elements, x, height = [], 10, 0
