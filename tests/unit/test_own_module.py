@@ -17,7 +17,7 @@ from models.analysis.checks import check_site
 from models.decoding import runs
 from models.decoding.runs import Method
 from models.hub.user_module.module import scope_of
-from models.trace.edits import HeadOff, MaskChange, Where, for_kinds
+from models.trace.edits import HeadOff, MaskChange, Patch, Where, for_kinds
 from viz_app.drawing import export
 from viz_app.drawing.provenance import file_name
 from viz_app.drawing.stamp import facts
@@ -276,6 +276,34 @@ def test_an_attention_outside_all_parts_has_a_name_in_files_facts_and_addresses(
         assert state.head_from_url(value) == (site, 1)
     off = replace(HeadOff(head=1), where=Where(heads=(1,)))
     assert str(off) == "every attention: head output set to 0, in head 1"
+
+
+class TwiceProjected(TwiceItself):
+    """The same with an output matrix."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.out = nn.Linear(22, 22)
+
+    def forward(self, row: Tensor) -> Tensor:
+        x = self.embedding(row)
+        for _ in range(2):
+            q, k, v = self.qkv(x).unflatten(-1, (3, 2, 11)).permute(2, 0, 3, 1, 4)
+            mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+            x = x + self.out(mixed.transpose(1, 2).flatten(2))
+        return self.head(x)
+
+
+def test_every_output_of_an_attention_outside_all_parts_is_patched() -> None:
+    torch.manual_seed(1)
+    scope = watched(TwiceProjected(), decode=text)
+    run, other = scope.run("badge"), scope.run("fadge")
+    names = [name for name in run.activations if name.endswith("attn_out")]
+    assert names == ["attn_out", " (2).attn_out"]
+    for name in names:
+        patch = Patch(Where(activation=name), from_run=other)
+        now = scope.run("badge", edits=[patch]).activations[name].value
+        torch.testing.assert_close(now, other.activations[name].value)
 
 
 def test_the_arrays_of_decoding_name_every_token_of_a_module_that_has_no_table_of_them() -> None:

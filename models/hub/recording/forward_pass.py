@@ -227,7 +227,8 @@ class ForwardPass:
         if last is None or not reads_joined(linear, last.head_out, last.versions):
             return linear.y
         batch, _, n_query, _ = last.head_out.shape
-        before, name = linear.y.reshape(batch, n_query, -1), f"{last.name}.attn_out"
+        before = linear.y.reshape(batch, n_query, -1)
+        name = f"{last.name}.attn_out" if last.name else "attn_out"
         self.intermediates.outputs.add(name)
         after = self.intermediates.edited(name, before, last.stream)
         if self.recording is not None and last.site is not None:
