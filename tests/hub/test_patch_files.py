@@ -1,4 +1,5 @@
-"""The section Patch for an image and for a sound: its numbers are those of the library's own module, patched by hooks."""
+"""The section Patch for an image, a sound and a module of one's own: its numbers are those of the library's own module,
+patched by hooks."""
 
 import re
 from collections.abc import Callable
@@ -15,6 +16,7 @@ from torch import Tensor, nn
 
 import models
 from models.field_file import FieldFile
+from models.hub.user_module.module import scope_of
 from models.images import EXAMPLES, decoded, example
 from models.sounds import SOUND_EXAMPLES, SoundFile, Waveform, decoded_sound, example_sound
 from viz_app.session.current_run import CurrentRun
@@ -27,6 +29,7 @@ from viz_app.views.interventions.second_text import propose_second_text
 
 VIT, DINO, VECTORS = "ViTForImageClassification", "Dinov2ForImageClassification", "ViTModel"
 WHISPER = "WhisperForConditionalGeneration"
+MODULES = Path(__file__).parents[2] / "assets/examples"
 Library = Callable[[FieldFile], Tensor]  # a file → its logits, (row, option)
 
 
@@ -287,3 +290,29 @@ def test_a_bare_encoder_says_that_there_is_nothing_to_measure(folders: dict[str,
     assert "no probabilities for this image" in said
     assert "[MASK]" not in said
     assert "for the image that is shown" in many_texts.find_sweep(run)
+
+
+@pytest.mark.parametrize("part", ["residual", "gradient"])
+def test_a_longer_text_changes_nothing_before_its_first_new_letter(part: str) -> None:
+    """The last decision is not read from the common beginning, and position vectors are no cells."""
+    scope = scope_of(f"{MODULES}/one_head_per_module.py:make_scope")
+    run, longer = CurrentRun(scope, scope.run("abc defg")), ("abc hijklm",)
+    asked = PatchChoices(longer, (), None, "", part, "difference", "needed", ())
+    drawn = patch_section_payloads(run, asked)
+    picture = drawn["patch" if part == "residual" else "scatter"]
+    for panel in picture["panels"]:
+        assert "No head changes it" in panel["sentence"]
+        if part == "residual":
+            assert panel["grid"]["title"] == "Decoder"
+            assert panel["grid"]["layers"] == ["Layer 1", "Layer 2"]
+            assert "No cell changes it" in panel["sentence"]
+    assert not [line for look, line in drawn["checks"]["rows"] if look == "failed"]
+
+
+def test_no_cells_are_drawn_of_a_model_none_of_whose_cells_can_be_changed() -> None:
+    scope = scope_of(f"{MODULES}/torch_transformer.py:make_scope")
+    run = CurrentRun(scope, scope.run("the dog", "le chien"))
+    asked = PatchChoices(("the cat",), (), None, "", "residual", "difference", "needed", ())
+    for panel in patch_section_payloads(run, asked)["patch"]["panels"]:
+        assert panel["grid"] is None
+        assert "head" in panel["sentence"]

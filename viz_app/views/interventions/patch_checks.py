@@ -8,6 +8,7 @@ import torch
 from models.analysis.checks import Check, check_site
 from models.analysis.effects import effects_of
 from models.analysis.metrics import Divergence, logits_of
+from models.trace import Trace
 from models.trace.edits import Edit, Patch, Where
 from viz_app.views.interventions.patch_effects import PatchEffects, strongest_cell
 from viz_app.views.interventions.patch_grids import grids, has_states
@@ -27,7 +28,12 @@ def patch_checks(measured: PatchEffects) -> list[Check]:
     if grid is not None and cells is not None and (cell := strongest_cell(measured, NECESSARY)):
         i, j, _ = cell
         where = Where(activation=grid.names[i], queries=(j,))
-        row, *rest = _each(measured, [[two.patch(NECESSARY, where)], *([whole] if whole else [])])
+        try:
+            row, *rest = _each(
+                measured, [[two.patch(NECESSARY, where)], *([whole] if whole else [])]
+            )
+        except ValueError:  # a third-party model may record what it cannot change
+            return _site_checks(trace)
         single, value = float(metric(logits_of(trace.outputs), row)), float(cells[i, j])
         checks.append(
             Check(
@@ -56,8 +62,12 @@ def patch_checks(measured: PatchEffects) -> list[Check]:
                     "Every cell of the residual stream taken from the other run; largest difference of the logits from its own",
                 )
             )
+    return [*checks, *_site_checks(trace)]
+
+
+def _site_checks(trace: Trace) -> list[Check]:
     site = next(iter(trace.attention.values()), None)
-    return [*checks, *(check_site(site) if site is not None else [])]
+    return check_site(site) if site is not None else []
 
 
 def _each(measured: PatchEffects, each: Sequence[Sequence[Edit]]) -> list[torch.Tensor]:

@@ -111,6 +111,8 @@ def measure_patches(two: Two, choices: PatchChoices) -> PatchEffects:
         (one for one in all_grids if one.key == choices.stream), next(iter(all_grids), None)
     )
     effects = {side: _effects(two, side, grid) for side in SIDES}
+    if any(one.cells is None for one in effects.values()):  # no cell can be changed
+        grid = None
     return PatchEffects(two, grid, effects, is_share(two, choices))
 
 

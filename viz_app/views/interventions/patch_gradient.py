@@ -23,6 +23,7 @@ from viz_app.views.interventions.patch_effects import (
     patch_parts,
 )
 from viz_app.views.interventions.patch_runs import NECESSARY, SIDES
+from viz_app.views.interventions.payloads import MIN_EFFECT
 
 SLOPE_TOLERANCE = 0.05  # of the guess, by which a finite difference may miss it
 MIN_SLOPE = 5e-3  # of what is measured
@@ -122,6 +123,9 @@ def _sentence(measured: PatchEffects, side: str, points: list[Point]) -> str:
     both = both_of(measured, side)
     if both is None or not points:
         return say.too_long(measured.two.noun)
+    least = MIN_EFFECT / (abs(measured.two.gap) if measured.is_share else 1)
+    if all(abs(one.exact) < least and abs(one.guess) < least for one in points):
+        return say.no_change("head", MIN_EFFECT, measured.two.metric(side).unit)
     base, _ = measured.two.sides(side)
     worst = max(points, key=lambda one: abs(one.exact - one.guess))
     place = words.head_location(base.trace.attention[worst.site], worst.head)

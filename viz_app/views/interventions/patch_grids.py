@@ -71,18 +71,22 @@ def _layer(number: int | None) -> str:
 
 
 def _without_layers(trace: Trace) -> list[Grid]:
-    """Return the intermediates of a model without layers of sublayers, by stream."""
+    """Return the intermediates of a model without layers of sublayers, by stream.
+
+    Position vectors are left out: both runs have the same.
+    """
     by_stream: dict[str, dict[str, str]] = {}
     for name, activation in trace.activations.items():
         stream = activation.axes[1]
-        if stream in trace.streams and activation.axes[-1] != "vocab":
+        is_state = activation.axes[-1] != "vocab" and name.rpartition(".")[2] != "position"
+        if stream in trace.streams and is_state:
             site = trace.attention.get(name.rpartition(".")[0])
             label = say.recurrent_label(name) if site is None else _layer(site.layer)
             by_stream.setdefault(stream, {})[name] = label
     return [
         Grid(
             stream,
-            say.stream_title(next(iter(rows)).partition(".")[0]),
+            say.stream_title(_stack(trace, next(iter(rows)))),
             stream,
             (*rows,),
             (*rows.values(),),
@@ -90,6 +94,12 @@ def _without_layers(trace: Trace) -> list[Grid]:
         )
         for stream, rows in by_stream.items()
     ]
+
+
+def _stack(trace: Trace, name: str) -> str:
+    """Return the stack of an intermediate: that of its attention, or the first part of its name."""
+    site = trace.attention.get(name.rpartition(".")[0])
+    return name.partition(".")[0] if site is None else site.stack
 
 
 def cell_changes(edited: Trace, base: Trace, grid: Grid) -> Float[Tensor, "layer position"]:
