@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 import models
-from models.analysis.comparison import compare
+from models.analysis.comparison import POSITIONS, compare
 from models.trace.edits import Edit, MaskChange, Where, for_kinds
 from viz_app.drawing.payload import unpack
 from viz_app.input_bar.examples import readable_examples
@@ -19,6 +19,8 @@ from viz_app.session.focus import Focus
 from viz_app.session.live import Pictures
 from viz_app.session.pinned import Pinned
 from viz_app.views.compare import text
+from viz_app.views.compare.compared import compare_heads
+from viz_app.views.compare.difference import difference
 from viz_app.views.compare.page import GRID_VIEW
 from viz_app.views.compare.payloads import (
     CompareChoices,
@@ -466,3 +468,15 @@ def test_layers_with_different_numbers_of_heads_are_compared_in_full() -> None:
             assert "layer {}, head {}".format(*where) in grid["sentence"].split(": ", 1)[1]
             assert len(distance_table(run, choices)) == 1 + 2 + 4 + 6
             assert least > 0
+
+
+def test_kinds_that_are_compared_in_different_ways_are_named() -> None:
+    run = run_of("eng-fra")
+    comparison = compare(run.trace, run.trace)
+    *others, last = comparison.kinds
+    by_position = replace(last, queries=replace(last.queries, how=POSITIONS))
+    for kinds, is_named in ((comparison.kinds, False), ((*others, by_position), True)):
+        what = compare_heads(replace(comparison, kinds=kinds), ("", 0))
+        how = unpack(difference(what, {}))[0]["how"]
+        assert ("Encoder self, Decoder self: compared token by token" in how) == is_named
+        assert ("Cross: the texts differ" in how) == is_named

@@ -129,9 +129,12 @@ def _labels(what: Compared) -> tuple[AxesLabels, AxesLabels, AxesLabels]:
 
 
 def _how(what: Compared) -> str:
-    """Describe how the rows are compared."""
-    ways = dict.fromkeys(pair.how for pair in what.comparison.kinds if pair.kind in what.grids)
-    notes = [text.COMPARED_BY_NOTE[way] for way in ways]
+    """Describe how the rows are compared, kind by kind if the kinds differ in that."""
+    ways: dict[str, list[str]] = {}
+    for pair in what.comparison.kinds:
+        if pair.kind in what.grids:
+            ways.setdefault(pair.how, []).append(words.kind_short(pair.first[0]))
+    notes = [text.compared_by(way, kinds if len(ways) > 1 else ()) for way, kinds in ways.items()]
     if any(bool(left_to_sink(rows).any()) for rows in what.maps):
         notes.append(text.COMPARED_SINK_NOTE)
     return " ".join([*notes, text.REREAD] if what.is_reread else notes)

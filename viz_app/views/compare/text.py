@@ -42,7 +42,7 @@ OTHER_LENGTHS = "The two texts have {} and {} tokens, so their cells do not matc
 COMPARED_SINK_NOTE = "What a row leaves to no token counts as one more key."
 COMPARED_BY_NOTE = {
     TOKENS: "Compared token by token.",
-    WORDS: "The tokens differ, so heads are compared by words: the mean over a word's queries, the sum over its keys.",
+    WORDS: "The tokens differ, so heads are compared by words. A word has the mean over its queries and the sum over its keys.",
     POSITIONS: "The texts differ but have equally many tokens, so heads are compared by position.",
 }
 OTHER_TASK = "Trained for different tasks, so the answers are not compared."
@@ -79,6 +79,12 @@ how much further the nearest other head is; below 0, another head is nearer and 
 
 **p** is (1 + k) / (1 + n): k of n matches between other seeds are at least as close. The match itself is counted.
 It is small where the two models are more alike than two seeds usually are."""
+
+
+def compared_by(way: str, kinds: Sequence[str]) -> str:
+    """Say how heads are compared, and of which kinds of attention if it is not all."""
+    note = COMPARED_BY_NOTE[way]
+    return f"{', '.join(kinds)}: {words.lower_first(note)}" if kinds else note
 
 
 def compared_head_name(site: AttentionSite, head: int) -> str:
