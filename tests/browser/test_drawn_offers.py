@@ -1,4 +1,4 @@
-"""What the components `board` and `patch` offer on hover, with a model and without one."""
+"""What the components `board` and `patch` offer on hover, with a model and without one, and how `patch` names its layers."""
 
 from typing import Any
 
@@ -34,3 +34,13 @@ def test_what_needs_the_model_is_offered_only_with_it(
     (title,) = stage.attrs("td button", "title")
     assert "0.5" in title
     assert offered not in title
+
+
+def test_a_board_names_its_layers_unless_they_are_those_beside_it(stage: Stage) -> None:
+    boards = []
+    for layers in ((1, 2), (1, 2), (2, 4)):
+        rows = {"sites": [f"{len(boards)}{n}" for n in layers], "layers": list(layers)}
+        each = {"effects": [[0.5]] * 2, "taken": [[False]] * 2}
+        boards.append({**HEADS, **rows, **each})
+    stage.mount("patch", 700).show({**PATCH, "panels": [{**PANEL, "kinds": boards}]})
+    assert [name[-1] for name in stage.texts(".kinds th")] == ["1", "2", "2", "4"]

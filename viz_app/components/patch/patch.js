@@ -16,6 +16,9 @@ function numbersOf({ title, grid, kinds }, unit) {
   return [...(cells ? [cells] : []), ...headParts(named, unit, ({ effects }, row, head) => effects[row][head])];
 }
 
+// Whether a board names its layers: not beside a board of the same ones.
+const namesLayers = (kinds, i) => String(kinds[i - 1]?.layers) !== String(kinds[i].layers);
+
 class Patch {
   constructor(root) {
     this.root = root;
@@ -54,7 +57,7 @@ class Patch {
       if (grid) part.grid = this.grid(put(box, "div", "scroll"), side, grid);
       const boards = put(box, "div", "kinds"), cell = this.headCell(boards, kinds);
       this.wide = cell >= HEAD.number * Math.min(scaleOf(), 1.2);
-      part.kinds = kinds.map((kind, i) => this.kind(boards, side, kind, cell, i));
+      part.kinds = kinds.map((kind, i) => this.kind(boards, side, kind, cell, namesLayers(kinds, i)));
       return part;
     });
   }
@@ -63,7 +66,7 @@ class Patch {
   headCell(boards, kinds) {
     const heads = kinds.reduce((n, { heads }) => n + heads, 0), names = 64 * scaleOf();
     if (heads > NUMBERED) return HEAD.least;
-    const room = (boards.clientWidth - names - 8 * (kinds.length - 1)) / heads - 2;
+    const room = (boards.clientWidth - names * kinds.filter((_, i) => namesLayers(kinds, i)).length - 8 * (kinds.length - 1)) / heads - 2;
     return Math.max(HEAD.least, Math.min(HEAD.most, Math.floor(room)));
   }
 
@@ -85,7 +88,7 @@ class Patch {
     return { table, columns, lines };
   }
 
-  kind(place, side, { title, short, sites, layers, heads }, cell, nth) {
+  kind(place, side, { title, short, sites, layers, heads }, cell, isNamed) {
     const section = put(place, "section", "kind"), isNarrow = cell * heads < 200 * scaleOf();
     const name = put(section, "h3", "", isNarrow ? short : title), table = put(section, "table");
     section.style.setProperty("--cell", `${cell}px`);
@@ -93,7 +96,7 @@ class Patch {
     name.title = title;
     const lines = sites.map((site, row) => {
       const line = put(table, "tr");
-      if (!nth || isPhone()) put(line, "th", "row", this.wide ? `Layer ${layers[row]}` : `L${layers[row]}`).scope = "row";
+      if (isNamed || isPhone()) put(line, "th", "row", this.wide ? `Layer ${layers[row]}` : `L${layers[row]}`).scope = "row";
       return Array.from({ length: heads }, (_, head) => this.button(put(line, "td"), { side, what: "head", name: site, number: head }));
     });
     this.walk(lines);
