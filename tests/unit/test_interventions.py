@@ -200,8 +200,7 @@ def test_the_first_difference_is_the_first() -> None:
     assert before[first] != after[first]
     assert f"word {first + 1}, “{before[first]}” became “{after[first]}”" in drawn["verdict"]
     assert (
-        text.changed_answer(["a"], ["a", "b"], 1)
-        == "First difference: word 2, “nothing” became “b”."
+        text.changed_answer(["a"], ["a", "b"], 1) == "First difference: word 2, nothing became “b”."
     )
     assert text.changed_answer(["a"], ["a"], -1) == "The same answer."
 

@@ -99,5 +99,7 @@ def changed_answer(before: list[str], after: list[str], first: int) -> str:
     """Say where two answers first differ."""
     if first < 0:
         return "The same answer."
-    was, now = (words[first] if first < len(words) else "nothing" for words in (before, after))
-    return f"First difference: word {first + 1}, “{was}” became “{now}”."
+    was, now = (
+        f"“{words[first]}”" if first < len(words) else "nothing" for words in (before, after)
+    )
+    return f"First difference: word {first + 1}, {was} became {now}."
