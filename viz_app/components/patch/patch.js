@@ -16,7 +16,7 @@ function numbersOf({ title, grid, kinds }, unit) {
   return [...(cells ? [cells] : []), ...headParts(named, unit, ({ effects }, row, head) => effects[row][head])];
 }
 
-// Whether a board names its layers: not beside a board of the same ones.
+// A board names its layers unless the board before it has the same ones.
 const namesLayers = (kinds, i) => String(kinds[i - 1]?.layers) !== String(kinds[i].layers);
 
 class Patch {
