@@ -2,7 +2,6 @@
 
 import json
 import math
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -72,14 +71,14 @@ def test_scores_in_training_are_those_of_validation_cases(monkeypatch):
         return Evaluation({"score": 10.0 * n + validation}, n)
 
     monkeypatch.setattr(Reversal, "evaluate", evaluate)
-    assert validation_scores(None, Reversal(), 3) == {"score": 31.0}
+    assert validation_scores(random_model(), Reversal(), 3) == {"score": 31.0}
 
 
 def test_the_flatness_is_measured_on_validation_texts_of_all_lengths(monkeypatch):
     batches = []
     monkeypatch.setattr(validation, "N_WATCHED", 5)
     monkeypatch.setattr(progress, "cross_attention_entropy", lambda _, batch, pad: batches.append(batch))  # fmt: skip
-    task, model = Reversal(), SimpleNamespace(config=SimpleNamespace(pad_id=0))
+    task, model = Reversal(), random_model()
     validation_losses(model, task, lambda *_: {}, torch.device("cpu"))
     (batch,) = batches
     lengths = {len(word) for word in task.held_out_words[::2]}
