@@ -1,6 +1,8 @@
 """Short training runs of the small task, and a comparison of two of them."""
 
 import json
+import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -63,3 +65,10 @@ def assert_same_run(a: Path, b: Path) -> None:
 def edited(run: CurrentRun, edits: Edits) -> CurrentRun:
     """Return the run under these edits."""
     return cache.changed_run(run, replace(run.spec, edits=edits))
+
+
+def until(holds: Callable[[], bool], seconds: float = 120) -> None:
+    deadline = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)

@@ -2,8 +2,6 @@
 
 import csv
 import io
-from dataclasses import replace
-from pathlib import Path
 from xml.etree import ElementTree
 
 import numpy as np
@@ -11,7 +9,6 @@ import pytest
 import torch
 from app_parts import app_at, assert_all_passed, page_at, said, with_key
 from drawn import saved
-from hub_models import BY_NAME
 from streamlit.testing.v1 import AppTest
 from streamlit.util import calc_hash
 
@@ -21,16 +18,13 @@ from models.decoding.runs import Method
 from models.runs.scope import Scope
 from models.tokenizers.base import END, PAD, START
 from viz_app import words
-from viz_app.drawing.extent import OWN_EXTENT
 from viz_app.drawing.labels import token_label
 from viz_app.drawing.payload import unpack
-from viz_app.session.current_run import CurrentRun
 from viz_app.views.decoding import beam as decoding_beam
 from viz_app.views.decoding import files as decoding_files
 from viz_app.views.decoding import steps as decoding_payloads
 from viz_app.views.decoding.decoding_runs import DecodingRuns, decoder_attention
-from viz_app.views.decoding.payloads import DecodingChoices, DecodingPosition
-from viz_app.views.decoding.payloads import decoding_payloads as page_payloads
+from viz_app.views.decoding.payloads import DecodingPosition
 from viz_app.views.decoding.state import DECODING_STEP, FORCED_CHANGE, MEAN_OF_HEADS, NODE
 
 SOURCE = "March 5, 2021"
@@ -267,32 +261,6 @@ def test_junk_in_the_url_is_left_out(junk: str) -> None:
 def test_only_tokens_that_can_be_generated_are_forced(dates: Scope) -> None:
     wild = DecodingPosition(forced=((0, PAD), (1, START), (2, END), (3, 10**6), (10**4, 5)))
     assert wild.within(dates).forced == ((2, END),)
-
-
-@pytest.mark.parametrize(
-    ("name", "start"),
-    [
-        ("GPT2LMHeadModel", {"bos_token_id": 2}),
-        ("BartForConditionalGeneration", {"decoder_start_token_id": 2}),
-    ],
-)
-def test_an_end_token_that_is_also_the_start_can_be_forced(
-    tmp_path: Path, name: str, start: dict
-) -> None:
-    case = BY_NAME[name]
-    replace(case, sizes=case.sizes | start | {"eos_token_id": 2}).save(tmp_path)
-    scope = models.load(tmp_path, device="cpu")
-    assert (scope.config.start_id, scope.model.end_ids) == (2, (2,))
-    kept = DecodingPosition(forced=((1, 5), (2, 2))).within(scope)
-    assert kept.forced == ((1, 5), (2, 2))
-    run = CurrentRun(scope, scope.run("7 8 9"))
-    inputs = run.trace.streams[scope.model.streams[0]].ids
-    method = Method(forced=((0, 6), *kept.forced))
-    choices = DecodingChoices(method, decoder_attention(run.trace), kept, inputs)
-    header, _ = unpack(page_payloads(run, choices)["stepper"].draw(OWN_EXTENT))
-    assert header["serial"]["taken"] == [6, 5, 2]
-    assert header["serial"]["ended"]
-    assert 2 not in header["unforceable"]
 
 
 # the page itself

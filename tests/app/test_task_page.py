@@ -4,9 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import transformers
-from app_parts import address_of, app_at, assert_all_passed, page_at, picture, prose, with_key
-from hub_models import _WIDE, library_tokenizer
+from app_parts import address_of, app_at, assert_all_passed, picture, prose, with_key
 from streamlit.testing.v1 import AppTest
 
 import models
@@ -90,19 +88,3 @@ def test_a_shorter_text_keeps_the_choice_for_when_it_grows() -> None:
 def test_the_explanation_is_beside_it() -> None:
     note = text.SURPRISAL_NOTE.format(given=text.ALL_BEFORE)
     assert note.strip().splitlines()[0] in prose(open_page())
-
-
-@pytest.mark.parametrize(("pooling", "parts"), [("cls", ["layer", "head"]), ("mean", [])])
-def test_a_head_is_chosen_only_where_its_row_is_shown(
-    pooling: str, parts: list[str], tmp_path: Path
-) -> None:
-    sizes = _WIDE | {"hidden_size": 24, "vocab_size": 97, "pad_token_id": 0}
-    tokens = {"cls_token_id": 1, "sep_token_id": 2}
-    config = transformers.ModernBertConfig(**sizes, **tokens, classifier_pooling=pooling)
-    transformers.ModernBertForSequenceClassification(config).save_pretrained(tmp_path)
-    library_tokenizer(tmp_path, 89)
-    app = page_at("task", checkpoint=str(tmp_path), text="The little dog was hungry.")
-    header, arrays = picture(app, "pair")
-    assert bool(header["reading"]["keys"]) == bool(len(arrays["weights"])) == bool(parts)
-    drawn = [str(group.key) for group in app.button_group]
-    assert [key for key in drawn if key.startswith("which-")] == [f"which-{part}" for part in parts]

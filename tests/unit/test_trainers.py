@@ -8,18 +8,16 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 import streamlit
-import torch
-from small_runs import assert_same_run
+from small_runs import until
 
 import models
-from models import cli, priority
+from models import priority
 from models.priority import AUTOGROUP
 from models.training.recipe import snapshot_steps
 from models.training.recipes import PLANS
@@ -29,10 +27,9 @@ from viz_app.controls.train.form import SETTING_HELP
 from viz_app.session import run_owners, training
 from viz_app.trainers import folders, pool, process, tickets
 from viz_app.trainers import run as run_module
-from viz_app.trainers.example_pictures import ExamplePictures
 from viz_app.trainers.pool import Pool
 from viz_app.trainers.process import NICENESS, TrainingProcess, reported_weights
-from viz_app.trainers.run import DONE, FAILED, PAUSED, RUNNING, STOPPED, WAITING, TrainingRun
+from viz_app.trainers.run import FAILED, PAUSED, RUNNING, STOPPED, WAITING, TrainingRun
 from viz_app.trainers.settings import MAX_PARAMETERS, RunSettings, offered_tasks
 from viz_app.trainers.tickets import Ticket
 
@@ -40,13 +37,6 @@ pytestmark = pytest.mark.usefixtures("own_trainers")
 
 COPY = RunSettings("copy", "transformer")
 SMALL = COPY.having(d_model=8, n_heads=2, seed=3)
-
-
-def until(holds: Callable[[], bool], seconds: float = 120) -> None:
-    deadline = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 # settings
@@ -386,38 +376,6 @@ def test_sessions_that_come_at_once_share(name, monkeypatch):
 )
 def test_a_report_without_a_picture(attention):
     assert reported_weights(attention) is None
-
-
-def test_killed_and_gone_on_with_it_is_the_run_of_the_command_line(tmp_path, monkeypatch):
-    """Train in the app's way, kill -9, go on; and the same settings by `attnscope train`."""
-    settings = SMALL
-    flags = ["--steps=60", "--save-every=7", "--score-cases=5", "--validate-every=30"]
-    arguments = RunSettings.arguments
-    monkeypatch.setattr(RunSettings, "arguments", lambda self, to: [*arguments(self, to), *flags])
-    trainers = Pool(1, lambda owner: True)
-    run = trainers.begin(settings, "a", "decoder.layers.0.cross_attn")
-    run.set_speed(40)
-    until(lambda: run.step > 16)
-    assert run.latest is not None
-    assert run.latest[1] == "decoder.layers.0.cross_attn"
-    os.kill(run.process._process.pid, signal.SIGKILL)
-    until(lambda: run.state == STOPPED)
-    pictures = ExamplePictures(run)
-    assert pictures.first() is not None
-    before = pictures.weights(0, "decoder.layers.0.cross_attn")
-    run.go_on()
-    trainers.submit(run)
-    until(lambda: run.state == DONE)
-    after = pictures.weights(60, "decoder.layers.0.cross_attn")
-    assert before.shape == after.shape
-    assert (before != after).any()
-    alone = tmp_path / "alone"
-    assert cli.main([*settings.arguments(alone)]) == 0
-    torch.set_num_threads(1)
-    records = [run.folder / "training.json", alone / "training.json"]
-    for path in records:  # the command names the folder
-        path.write_text(path.read_text().replace(str(path.parent), "X"))
-    assert_same_run(run.folder, alone)
 
 
 def test_a_loss_of_an_earlier_step_is_not_shown_as_that_of_the_step_of_the_run():
