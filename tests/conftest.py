@@ -65,10 +65,11 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """Return two workers per core, since a browser test waits for its page half of the time; one if no requested test waits."""
+    """Return three workers for two cores, since a browser test waits for its page half of the time; one per core if none waits."""
     parts = [set(Path(arg.partition("::")[0]).parts) for arg in config.args]
     busy = all({"unit", "app", "commands", "hub", "shipped"} & each for each in parts)
-    return (1 if busy else 2) * (os.cpu_count() or 1)
+    cores = os.cpu_count() or 1
+    return cores if busy else cores + (cores + 1) // 2
 
 
 class HalfToWaiting(LoadFileScheduling):
