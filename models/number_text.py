@@ -26,7 +26,7 @@ def decimal(value: float, digits: int, *, signed: bool = False) -> str:
     """
     rounded = round(value, digits)
     sign = "+" if signed and rounded else ""
-    return f"{rounded + 0.0:{sign}.{digits}f}".replace("-", "−")  # + 0.0: of −0 makes 0
+    return f"{rounded + 0.0:{sign}.{digits}f}".replace("-", "−")  # + 0.0 turns −0 into 0
 
 
 def how_many(n: int, noun: str) -> str:

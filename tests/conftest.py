@@ -128,7 +128,7 @@ def _seeded() -> None:
 
 @pytest.fixture
 def own_trainers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Trainers of this test alone, with its own folder of runs; other tests do not come first, as edits would."""
+    """Give a test trainers of its own, in a folder of its own and at the priority of the other tests."""
     from viz_app.session import run_owners
     from viz_app.trainers import folders, process
 

@@ -110,8 +110,8 @@ class ClassifyTask:
     def _of(self, part: str) -> list[LabelledText]:
         if not self._split[part]:
             raise DataError(
-                f"{names(self.paths)}: too few, {how_many(len(self._texts), 'text')}: "
-                f"none is in the {part} split"
+                f"{names(self.paths)}: {how_many(len(self._texts), 'text')}, "
+                f"too few for a {part} split"
             )
         return self._split[part]
 

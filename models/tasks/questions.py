@@ -90,7 +90,7 @@ class SpanTask:
         if not self._split[part]:
             n_all = sum(map(len, self._split.values()))
             raise DataError(
-                f"{self.path}: too few, {how_many(n_all, 'question')}: none is in the {part} split"
+                f"{self.path}: {how_many(n_all, 'question')}, too few for a {part} split"
             )
         return self._split[part][:n]
 

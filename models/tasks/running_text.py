@@ -69,7 +69,7 @@ class RunningText(TextFiles):
                 if self._documents == "whole"
                 else how_many(len(texts), "document")
             )
-            raise DataError(f"{names(self.paths)}: too few, {size}: none is in the {split} split")
+            raise DataError(f"{names(self.paths)}: {size}, too few for a {split} split")
         return self._split[split]
 
     def _as_read(self, split: str) -> list[str]:

@@ -107,7 +107,7 @@ class TranslationTask(TextTask):
         if not self._split[split]:
             n = sum(map(len, self._split.values()))
             raise DataError(
-                f"{names(self.paths)}: too few, {how_many(n, 'pair')}: none is in the {split} split"
+                f"{names(self.paths)}: {how_many(n, 'pair')}, too few for a {split} split"
             )
         return self._split[split]
 

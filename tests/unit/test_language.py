@@ -99,7 +99,7 @@ def test_too_few_documents_are_reported_before_training(tmp_path):
     (tmp_path / "a.txt").write_text("one\n\ntwo")
     with pytest.raises(
         DataError,
-        match=r"a\.txt: too few, 2 documents: none is in the validation split",
+        match=r"a\.txt: 2 documents, too few for a validation split",
     ):
         LanguageTask(tmp_path / "a.txt").validation()
 

@@ -238,7 +238,7 @@ def test_invalid_data_are_refused(tmp_path):
     (one := tmp_path / "one.txt").write_text("A single line.")
     with pytest.raises(
         DataError,
-        match=r"one.txt: too few, 1 document: none is in the validation split",
+        match=r"one.txt: 1 document, too few for a validation split",
     ):
         open_task(
             "permutation", one, tokenizer=models.load("gpt", device="cpu").tokenizer

@@ -174,7 +174,7 @@ def test_an_unusable_file_is_named_with_its_line(tmp_path, lines, message):
 def test_too_few_or_too_long_questions_are_reported(tmp_path):
     file = tmp_path / "own.tsv"
     file.write_text("\n".join(LINES[:2]))
-    with pytest.raises(DataError, match="too few, 2 questions: none is in the test split"):
+    with pytest.raises(DataError, match="2 questions, too few for a test split"):
         open_task("span", [file]).held_out()
     file.write_text("\n".join(LINES))
     with pytest.raises(DataError, match="every question with its text is longer than 5 tokens"):

@@ -256,7 +256,7 @@ def test_too_few_pairs_to_split(tmp_path):
     path = tmp_path / "few.tsv"
     path.write_text("Go.\tVa !\n")
     few = TranslationTask(path)
-    with pytest.raises(DataError, match=r"few\.tsv: too few, 1 pair: none is in the test split"):
+    with pytest.raises(DataError, match=r"few\.tsv: 1 pair, too few for a test split"):
         few.held_out()
     with pytest.raises(DataError, match="validation split"):
         few.validation()

@@ -140,14 +140,15 @@ def keep_own_data(content: bytes, kind: str, name: str) -> OwnData:
 def _text_of(content: bytes) -> str:
     """Return the text with line ends as its reader sees them.
 
-    It is checked that a vocabulary can be learned from it in reasonable time.
+    Raises:
+        ValueError: It is not UTF-8, or learning a vocabulary from it would take too long.
     """
     try:
         text = re.sub(r"\r\n?", "\n", content.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
         line = len(re.findall(rb"\r\n?|\n", content[: error.start])) + 1
         raise ValueError(f"line {line}: not UTF-8 text ({error.reason})") from None
-    if (n := len(text.removesuffix("\n").split("\n"))) > MAX_LINES:
+    if (n := text.removesuffix("\n").count("\n") + 1) > MAX_LINES:
         raise ValueError(f"{n:,} lines; at most {MAX_LINES:,} are read here")
     if long := re.search(rf"\S{{{MAX_UNBROKEN + 1}}}", text):
         line = text[: long.start()].count("\n") + 1
