@@ -1,6 +1,7 @@
 """The section Many texts of Interventions: its board, its sentence and its table follow the sweep."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -209,3 +210,11 @@ def test_a_model_without_heads_says_why():
     found = many_texts.find_sweep(CurrentRun(scope, scope.run(*scope.held_out[0])))
     assert isinstance(found, str)
     assert found.endswith(".")
+
+
+def test_a_single_typed_text_is_counted_in_the_singular(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sweeping, "text_box", lambda *_: ("one text", ""))
+    monkeypatch.setattr(sweeping, "complete_streams", lambda _, fields: fields)
+    monkeypatch.setattr(sweeping.url_state, "get", lambda _: "")
+    _, error = sweeping._texts(SimpleNamespace(held_out=[]))
+    assert error.startswith("1 text,")

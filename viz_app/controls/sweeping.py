@@ -8,6 +8,7 @@ from collections.abc import Generator
 import streamlit as st
 
 from models import InputError, Scope
+from models.number_text import how_many
 from models.runs.sweep import Sweep, SweepResult
 from models.runs.text_loss import complete_streams
 from viz_app.controls import pick
@@ -73,7 +74,8 @@ def _texts(scope: Scope) -> tuple[list[list[str]], str]:
         except (InputError, TypeError) as error:
             return [], f"Line {i}: {error}"
     if 0 < len(texts) < MIN_SWEPT_TEXTS:
-        return texts, f"{len(texts)} texts are too few; at least {MIN_SWEPT_TEXTS} are needed."
+        few = how_many(len(texts), "text")
+        return texts, f"{few}, too few: at least {MIN_SWEPT_TEXTS} are needed."
     return texts, error
 
 
