@@ -10,6 +10,15 @@ def add_app_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags of the app itself."""
     parser.add_argument("--port", type=int, default=8501, help="port of the app (8501)")
     parser.add_argument("--no-browser", action="store_true", help="do not open a browser")
+    _add_contents(parser)
+    _add_sharing(parser)
+    _add_trainers(parser)
+    parser.add_argument("--device", help=DEVICE_HELP)
+    parser.add_argument("--dtype", choices=DTYPES, help=DTYPE_HELP)
+
+
+def _add_contents(parser: argparse.ArgumentParser) -> None:
+    """Add the flags that name what the app offers besides its own models and lessons."""
     parser.add_argument(
         "--models", type=Path, metavar="DIR", help="also offer the checkpoints in this folder"
     )
@@ -21,6 +30,10 @@ def add_app_flags(parser: argparse.ArgumentParser) -> None:
         metavar="FILE.py:FUNCTION",
         help="also open your own module, the one that this function watches",
     )
+
+
+def _add_sharing(parser: argparse.ArgumentParser) -> None:
+    """Add the flags that let many people use one app."""
     parser.add_argument(
         "--share",
         nargs="?",
@@ -47,6 +60,10 @@ def add_app_flags(parser: argparse.ArgumentParser) -> None:
         metavar="MB",
         help="memory for opened models and their runs (512); the least recently used go first",
     )
+
+
+def _add_trainers(parser: argparse.ArgumentParser) -> None:
+    """Add the flags of the page Train."""
     parser.add_argument(
         "--trainers",
         type=int,
@@ -60,8 +77,6 @@ def add_app_flags(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="keep the runs of the page Train in this folder (default: until the app ends)",
     )
-    parser.add_argument("--device", help=DEVICE_HELP)
-    parser.add_argument("--dtype", choices=DTYPES, help=DTYPE_HELP)
 
 
 def add_watch(commands: Commands) -> None:

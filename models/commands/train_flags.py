@@ -29,37 +29,8 @@ def add_train_flags(command: argparse.ArgumentParser) -> None:
     command.add_argument("task", choices=list(PLANS))
     kinds = sorted({model for plans in PLANS.values() for model in plans})
     command.add_argument("--model", choices=kinds, help="model to train (the task's first)")
-    command.add_argument(
-        "--data",
-        type=Path,
-        **PAIR_FILES,
-        help=f"the sentence pairs: {TWO_WAYS} (translation); {TEXT_FILES_HELP}",
-    )
-    command.add_argument(
-        "--valid", type=Path, **PAIR_FILES, help="pairs to validate on, instead of 1 %% of --data"
-    )
-    command.add_argument(
-        "--test",
-        type=Path,
-        **PAIR_FILES,
-        help="pairs to score at the end, instead of 2 %% of --data",
-    )
-    command.add_argument(
-        "--vocabulary", metavar="CHECKPOINT", help="use this checkpoint's tokenizer (translation)"
-    )
-    command.add_argument(
-        "--from",
-        dest="start",
-        metavar="CHECKPOINT",
-        help="continue from this checkpoint's weights, with its tokenizer",
-    )
-    command.add_argument(
-        "--languages",
-        nargs="+",
-        default=[],
-        metavar="CODE",
-        help="ISO codes of the texts' languages, source before target (en fr), for the record",
-    )
+    _add_data(command)
+    _add_start(command)
     command.add_argument("--out", type=Path, help="folder of the checkpoint (runs/TASK-MODEL)")
     command.add_argument(
         "--threads",
@@ -77,6 +48,45 @@ def add_train_flags(command: argparse.ArgumentParser) -> None:
     )
     add_device(command)
     _add_settings(command)
+
+
+def _add_data(command: argparse.ArgumentParser) -> None:
+    """Add the flags that name the texts to train on and their languages."""
+    command.add_argument(
+        "--data",
+        type=Path,
+        **PAIR_FILES,
+        help=f"the sentence pairs: {TWO_WAYS} (translation); {TEXT_FILES_HELP}",
+    )
+    command.add_argument(
+        "--valid", type=Path, **PAIR_FILES, help="pairs to validate on, instead of 1 %% of --data"
+    )
+    command.add_argument(
+        "--test",
+        type=Path,
+        **PAIR_FILES,
+        help="pairs to score at the end, instead of 2 %% of --data",
+    )
+    command.add_argument(
+        "--languages",
+        nargs="+",
+        default=[],
+        metavar="CODE",
+        help="ISO codes of the texts' languages, source before target (en fr), for the record",
+    )
+
+
+def _add_start(command: argparse.ArgumentParser) -> None:
+    """Add the flags that name a checkpoint to begin from."""
+    command.add_argument(
+        "--vocabulary", metavar="CHECKPOINT", help="use this checkpoint's tokenizer (translation)"
+    )
+    command.add_argument(
+        "--from",
+        dest="start",
+        metavar="CHECKPOINT",
+        help="continue from this checkpoint's weights, with its tokenizer",
+    )
 
 
 def _add_settings(command: argparse.ArgumentParser) -> None:

@@ -131,11 +131,32 @@ def head_board(
     what: FollowedDecision, choices: HeadOffChoices, effects: HeadEffects | None
 ) -> dict[str, Any]:
     """Return the payload of the board of all heads."""
-    trace, edited = what.after.trace, state.head_edits(what.after.trace)
+    trace = what.after.trace
     values = [] if effects is None else [grid.flatten() for grid in effects.values.values()]
     finite = torch.cat(values) if values else torch.zeros(0)
     finite = finite[finite.isfinite()]
-    kinds = []
+    signed = choices.metric == "log-probability"
+    return {
+        "title": text.board_title(choices.metric, what.token),
+        **saving(
+            file_name(trace, "heads-off", *head_off_parts(what, choices)),
+            head_off_facts(what, choices),
+        ),
+        "sentence": text.HEADS_TOO_LONG.format(text.noun_of(what.after.scope.model))
+        if effects is None
+        else _sentence(what, effects, signed),
+        "legend": ""
+        if effects is None
+        else text.BOARD_LEGEND[choices.metric].format(option_noun(trace)),
+        "largest": float(finite.abs().max()) if len(finite) else 0.0,
+        "unit": "nats",
+        "kinds": _kinds_of_heads(trace, effects),
+    }
+
+
+def _kinds_of_heads(trace: Trace, effects: HeadEffects | None) -> list[dict[str, Any]]:
+    """Return a grid of (layer, head) for each kind of attention whose heads can be edited."""
+    edited, kinds = state.head_edits(trace), []
     for kind, sites in by_kind(trace):
         sites = [site for site in sites if site.has_causes]
         if not sites:
@@ -161,23 +182,7 @@ def head_board(
                 ],
             }
         )
-    signed = choices.metric == "log-probability"
-    return {
-        "title": text.board_title(choices.metric, what.token),
-        **saving(
-            file_name(trace, "heads-off", *head_off_parts(what, choices)),
-            head_off_facts(what, choices),
-        ),
-        "sentence": text.HEADS_TOO_LONG.format(text.noun_of(what.after.scope.model))
-        if effects is None
-        else _sentence(what, effects, signed),
-        "legend": ""
-        if effects is None
-        else text.BOARD_LEGEND[choices.metric].format(option_noun(trace)),
-        "largest": float(finite.abs().max()) if len(finite) else 0.0,
-        "unit": "nats",
-        "kinds": kinds,
-    }
+    return kinds
 
 
 def _finite(value: torch.Tensor | None) -> float | None:

@@ -43,6 +43,35 @@ def dimension_chart(
             "dimension": np.repeat(list(names), n),
         }
     )
+    colour, stroke = _line_encodings(list(names))
+    values = alt.Scale() if domain is None else alt.Scale(domain=list(domain), nice=True)
+    position = alt.X(
+        "position:Q",
+        title="position (token)",
+        axis=alt.Axis(format="d"),
+        scale=alt.Scale(nice=False),
+    )
+    dots = {"size": 14, "opacity": 1, "strokeDash": [1, 0]} if n <= DOTTED else False
+    chart = (
+        alt.Chart(data)
+        .mark_line(strokeWidth=1.8, point=dots)
+        .encode(
+            x=position,
+            y=alt.Y("value:Q", title="value", scale=values),
+            color=colour,
+            strokeDash=stroke,
+            tooltip=[
+                alt.Tooltip("position:Q"),
+                alt.Tooltip("dimension:N"),
+                alt.Tooltip("value:Q", format=".6f"),
+            ],
+        )
+    )
+    return with_title(chart, title, 276)
+
+
+def _line_encodings(names: list[str]) -> tuple[alt.Color, alt.StrokeDash]:
+    """Return the colour and the dash of each named line, in one legend."""
     legend = alt.Legend(
         orient="bottom",
         columns=2,
@@ -52,38 +81,12 @@ def dimension_chart(
         symbolSize=400,
         offset=6,
     )
-    colour = alt.Color(
-        "dimension:N",
-        sort=list(names),
-        scale=alt.Scale(domain=list(names), range=LINE_COLOURS[: len(names)]),
-        legend=legend,
+    colours = alt.Scale(domain=names, range=LINE_COLOURS[: len(names)])
+    styles = alt.Scale(domain=names, range=LINE_STYLES[: len(names)])
+    return (
+        alt.Color("dimension:N", sort=names, scale=colours, legend=legend),
+        alt.StrokeDash("dimension:N", sort=names, scale=styles, legend=legend),
     )
-    styles = alt.Scale(domain=list(names), range=LINE_STYLES[: len(names)])
-    values = alt.Scale() if domain is None else alt.Scale(domain=list(domain), nice=True)
-    chart = (
-        alt.Chart(data)
-        .mark_line(
-            strokeWidth=1.8,
-            point={"size": 14, "opacity": 1, "strokeDash": [1, 0]} if n <= DOTTED else False,
-        )
-        .encode(
-            x=alt.X(
-                "position:Q",
-                title="position (token)",
-                axis=alt.Axis(format="d"),
-                scale=alt.Scale(nice=False),
-            ),
-            y=alt.Y("value:Q", title="value", scale=values),
-            color=colour,
-            strokeDash=alt.StrokeDash("dimension:N", sort=list(names), scale=styles, legend=legend),
-            tooltip=[
-                alt.Tooltip("position:Q"),
-                alt.Tooltip("dimension:N"),
-                alt.Tooltip("value:Q", format=".6f"),
-            ],
-        )
-    )
-    return with_title(chart, title, 276)
 
 
 def wavelength_chart(
