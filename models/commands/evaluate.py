@@ -20,6 +20,7 @@ from models.commands.arguments import (
     positive,
 )
 from models.devices import chosen_device
+from models.number_text import how_many
 from models.opening import load
 from models.runs.scope import Scope
 from models.tasks import has_data_of, reopen_task
@@ -145,7 +146,9 @@ def _show_on(bar: Any) -> Progress:
 
 def _report(metric: str, evaluation: Evaluation, *, lengths: bool = False) -> None:
     """Print an evaluation: a single score in one line, several measures as a table."""
-    over = f"over {evaluation.n_cases:,} {evaluation.counted}"
+    over = f"over {how_many(evaluation.n_cases, evaluation.case_noun)}"
+    if evaluation.n_tokens is not None:
+        over += f", {how_many(evaluation.n_tokens, 'token')}"
     if metric in METRICS:
         print(f"{_line(evaluation)} {over}")
         if text := signature(metric, evaluation.cases):

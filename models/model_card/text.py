@@ -6,6 +6,7 @@ from dataclasses import asdict
 from typing import Any
 
 from models.architectures import family_of
+from models.number_text import how_many
 from models.runs.scope import Scope
 from models.tasks.purpose import task_purpose
 
@@ -38,7 +39,7 @@ def _scores(scope: Scope) -> list[str]:
         return ["No score was measured on these weights."]
     rows = ((name, number_text(value)) for name, value in scores.items() if name != "cases")
     files = " --data FILE …" if "file" in scope.training.get("data", {}) else ""
-    over = f" over {scores['cases']:,} held-out cases" if "cases" in scores else ""
+    over = f" over {how_many(scores['cases'], 'held-out case')}" if "cases" in scores else ""
     lines = [f"`attnscope evaluate {scope.name}{files}` measures them{over}.", ""]
     if signature := scope.training.get("signature"):
         lines[:0] = [f"BLEU is sacrebleu's, `{signature}`.", ""]

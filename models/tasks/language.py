@@ -82,11 +82,11 @@ class LanguageTask(RunningText):
     ) -> Evaluation:
         """Return the likelihood of the first n held-out passages, with token-counting baselines."""
         passages = self.passages(n, validation=validation)
-        n_tokens = sum(len(passage.labels) for passage in passages)
         return Evaluation(
             likelihoods(model, passages, progress),
             len(passages),
-            counted=f"held-out passages, {n_tokens:,} tokens",
+            case_noun="held-out passage",
+            n_tokens=sum(len(passage.labels) for passage in passages),
             baselines=lambda: baselines(self._train, passages, self.tokenizer.vocab_size),
         )
 

@@ -78,7 +78,8 @@ class Evaluation:
 
     measures: dict[str, float]  # the task's metric first
     n_cases: int
-    counted: str = "held-out cases"  # the noun for `n_cases` in a report
+    case_noun: str = "held-out case"  # what `n_cases` counts, in a report
+    n_tokens: int | None = None  # labels of all cases, if the measures are means over them
     digits: int = 4  # decimal places in a checkpoint's record
     # measures of simple models that take time and are not in `measures`
     baselines: Callable[[], dict[str, float]] = dict

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from models.layers.similarity import SIMILARITIES
-from models.number_text import percent
+from models.number_text import how_many, percent
 from models.sounds import PatchedSound
 from models.training_record import NOT_PERCENT
 
@@ -119,7 +119,7 @@ def score_summary(scores: dict) -> str:
         for name, value in scores.items()
         if name != "cases" and isinstance(value, int | float)
     ]
-    over = f" over {scores['cases']:,} cases" if isinstance(scores.get("cases"), int) else ""
+    over = f" over {how_many(scores['cases'], 'case')}" if isinstance(scores.get("cases"), int) else ""
     return "; ".join(scored) + over if scored else ""
 
 

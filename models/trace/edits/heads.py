@@ -139,4 +139,4 @@ class HeadScale(Edit):
         return torch.where(part.chosen(self.where), self.factor * head_out, head_out)
 
     def effects(self) -> list[str]:
-        return [f"head output times {self.factor:g}"]
+        return [f"head output times {self.factor:g}".replace("-", "−")]
