@@ -77,7 +77,7 @@ def test_train_then_decode_evaluate_inspect(tmp_path, capsys):
     assert sum(group["cases"] for group in record["by_length"]) == 11
     kept = (folder / "training.json").read_text()
     (folder / "training.json").write_text(
-        json.dumps(record | {"scores": {}, "by_length": []}, indent=1)
+        json.dumps(record | {"scores": {}, "by_length": [], "held_out": []}, indent=1)
     )
     assert main(["evaluate", str(folder), "--by-length", "--record"]) == 0
     assert json.loads((folder / "training.json").read_text()) == json.loads(kept)
