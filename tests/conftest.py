@@ -45,17 +45,44 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--share", metavar="K/N", help="run only the K-th of N shares of every file's tests"
     )
+    parser.addoption(
+        "--slow",
+        action="store_true",
+        help="run the tests that are marked slow and left out otherwise, instead of the others",
+    )
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out the tests of other shares; which share a test is in depends on its name alone."""
+    """Leave out the tests that are slow, or with --slow the quick ones, and those of other shares.
+
+    Folders that run only when named are run as a whole. Which share a test is in depends on its name alone.
+    """
+    quick = {Path(folder).name for folder in config.getini("testpaths")}
+    first: set[str] = set()  # the functions that have had a case
+    chosen = [
+        item
+        for item in items
+        if item.path.relative_to(config.rootpath / "tests").parts[0] not in quick
+        or _is_slow(item, first) == config.option.slow
+    ]
     if share := config.option.share:
         k, n = map(int, share.split("/"))
-        shares = [crc32(item.nodeid.encode()) % n + 1 for item in items]
-        config.hook.pytest_deselected(
-            items=[item for item, its in zip(items, shares, strict=True) if its != k]
-        )
-        items[:] = [item for item, its in zip(items, shares, strict=True) if its == k]
+        chosen = [item for item in chosen if crc32(item.nodeid.encode()) % n + 1 == k]
+    ids = {item.nodeid for item in chosen}
+    config.hook.pytest_deselected(items=[item for item in items if item.nodeid not in ids])
+    items[:] = chosen
+
+
+def _is_slow(item: pytest.Item, first: set[str]) -> bool:
+    """Return whether a test is marked slow; of the cases of a function the first and one in `except_one_in` are quick."""
+    if (mark := item.get_closest_marker("slow")) is None:
+        return False
+    if (n := mark.kwargs.get("except_one_in")) is None:
+        return True
+    function, _, case = item.nodeid.partition("[")
+    is_first = function not in first
+    first.add(function)
+    return not is_first and crc32(case.encode()) % n > 0
 
 
 def pytest_collection_finish() -> None:

@@ -53,6 +53,7 @@ def test_the_picture_names_the_decision_unless_the_method_has_none() -> None:
     assert "decision" not in picture(open_page(text.ROLLOUT_METHOD), "attribution")[0]["about"]
 
 
+@pytest.mark.slow(except_one_in=3)
 @pytest.mark.parametrize("checkpoint", ["eng-fra", "gpt", "bert", "xlnet", "dates-bahdanau"])
 @pytest.mark.parametrize(
     "method", [text.GRADIENT_METHOD, text.INTEGRATED_METHOD, text.ROLLOUT_METHOD]
@@ -87,6 +88,7 @@ def test_the_table_distinguishes_equal_tokens_and_a_mix_of_heads_has_no_head_nam
         assert columns[1:] == [row[0].split(" → ")[0] for row in rows]
 
 
+@pytest.mark.slow
 def test_the_gradients_are_those_of_the_analysis() -> None:
     scope = models.load("eng-fra", device="cpu")
     run = scope.run(SOURCE)

@@ -357,6 +357,7 @@ def test_the_page_offers_and_opens_the_offered_checkpoints(
     assert picture(app, "head")[0]["queries"][0][0].startswith("[start] → ")
 
 
+@pytest.mark.slow(except_one_in=3)
 @pytest.mark.parametrize(
     "name", ["~nosuchuser", "~root", "\x00", "a" * 300, "/proc/self", "/no/such/folder", "..", "/"]
 )

@@ -70,6 +70,7 @@ def test_a_teacher_and_three_pupils(code: str) -> None:
     assert (first["n"], first["happened"], second["n"], second["happened"]) == (2, True, 1, False)
 
 
+@pytest.mark.slow
 def test_a_pupil_who_types_sees_the_outcome_of_the_run_that_was_predicted() -> None:
     code = open_classes().start("t" * 22, "2-alignment")
     scope = models.load("eng-fra-bahdanau")

@@ -294,6 +294,7 @@ def test_the_page_renders_and_every_check_passes() -> None:
     assert "Forced at position 4: 0." in header["note"]
 
 
+@pytest.mark.slow(except_one_in=3)
 @pytest.mark.parametrize(
     "params",
     [

@@ -144,6 +144,7 @@ def test_the_purpose_of_each_is_known():
         )
 
 
+@pytest.mark.slow(except_one_in=5)
 @pytest.mark.parametrize("view", PICTURE)
 @pytest.mark.parametrize(
     "checkpoint", [n for n in WRITERS if n not in (*LANGUAGE_MODELS, UNMASKED)]
@@ -243,6 +244,7 @@ def test_it_shows_this_model(checkpoint, view):
         assert arrays["change"].shape == (n - 1,)  # every token except the end token
 
 
+@pytest.mark.slow(except_one_in=5)
 @pytest.mark.parametrize("view", PICTURE)
 @pytest.mark.parametrize("checkpoint", [name for name in models.shipped() if name not in WRITERS])
 def test_it_shows_this_model_that_answers(checkpoint, view):
@@ -290,6 +292,7 @@ def test_every_page_of_a_run_is_among_them() -> None:
     assert {*PICTURE, "models", "lessons", "train"} == set(PAGES)
 
 
+@pytest.mark.slow(except_one_in=5)
 @pytest.mark.parametrize("view", PICTURE)
 @pytest.mark.parametrize("checkpoint", LANGUAGE_MODELS)
 def test_it_shows_this_language_model(checkpoint, view):

@@ -139,6 +139,7 @@ PINNED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("section", PINNED)
 def test_a_pinned_run_is_drawn_on_the_same_scales(shipped, section):
     pinned = {"pin.checkpoint": "eng-fra-rnn", "pin.source": "ba"}
@@ -539,6 +540,7 @@ def test_nothing_is_measured_before_it_is_requested_and_results_stay(shipped, mo
     assert titles == ["Forward time of one layer against length, both logarithmic"]
 
 
+@pytest.mark.slow
 def test_stopping_keeps_what_was_measured(shipped, monkeypatch):
     def endless(*args, **more):
         while True:

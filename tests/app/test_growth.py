@@ -60,6 +60,7 @@ def test_every_cell_of_every_frame_of_the_gif_has_the_colour_of_its_weight() -> 
             )  # a GIF has 256 colours
 
 
+@pytest.mark.slow
 def test_a_long_text_still_gives_a_picture_of_modest_size() -> None:
     label = [Label("x")] * 131
     gif = files.head_gif(
@@ -164,6 +165,7 @@ def head_payload(app: AppTest) -> tuple[dict, np.ndarray]:
     return header, arrays["weights"]
 
 
+@pytest.mark.slow
 def test_the_slider_shows_the_same_text_under_the_weights_of_that_step(page: AppTest) -> None:
     page.run()
     assert not page.exception
@@ -244,6 +246,7 @@ def line(app: AppTest) -> str:
     return said(app, "note growth")["rows"][0][1]
 
 
+@pytest.mark.slow
 def test_under_the_slider_is_the_score_of_that_steps_weights_only(
     page: AppTest,
 ) -> None:
@@ -266,6 +269,7 @@ def test_under_the_slider_is_the_score_of_that_steps_weights_only(
         assert any("training (line), held-out (dots)" in caption.value for caption in page.caption)
 
 
+@pytest.mark.slow
 def test_the_recorded_score_of_a_snapshot_matches_its_answers() -> None:
     """It is counted without models.training.evaluation: some of the cases are decoded one by one."""
     cases = open_task("dates").held_out(48)

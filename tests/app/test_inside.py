@@ -524,6 +524,7 @@ def stands(app: AppTest) -> None:
     assert_all_passed(app, 5)
 
 
+@pytest.mark.slow(except_one_in=3)
 @pytest.mark.parametrize("view", [view for view in inside_text.VIEWS if view != "several"])
 @pytest.mark.parametrize("site", SITES)
 def test_every_view_of_every_kind_renders(opened, view, site):

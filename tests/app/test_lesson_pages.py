@@ -67,6 +67,7 @@ def guess(step: LessonStep) -> str:
     }[kind]
 
 
+@pytest.mark.slow(except_one_in=5)
 @pytest.mark.parametrize(("name", "number"), STEPS)
 def test_a_step_asks_and_then_describes_the_run(name: str, number: int) -> None:
     step = LESSONS[name].steps[number - 1]
@@ -167,6 +168,7 @@ def typed(app: AppTest, field: str, text: str) -> dict[str, Any]:
     return said(app, "lesson")
 
 
+@pytest.mark.slow
 def test_a_pinned_model_reads_the_text_that_is_typed() -> None:
     app, source = predicted("1-one-vector", 4, "same"), "The dog is here."
     written = {name: models.load(name).write(source).text for name in ("eng-fra-rnn", "eng-fra-bahdanau")}  # fmt: skip

@@ -87,6 +87,7 @@ def rest(app: AppTest) -> list[str]:
     )
 
 
+@pytest.mark.slow(except_one_in=5)
 @pytest.mark.parametrize(("address", "query"), VIEWS)
 def test_the_answer_is_what_the_rerun_shows_and_all_of_it(address: str, query: str) -> None:
     app = open_page(address, query)
@@ -122,6 +123,7 @@ def test_another_source_clears_forced_tokens_over_the_socket_with_a_note() -> No
     assert asked[1]["note"] == "Forced at position 2: 0."
 
 
+@pytest.mark.slow(except_one_in=3)
 @pytest.mark.parametrize(("address", "query"), NOT_LIVE)
 def test_elements_that_streamlit_draws_are_left_to_its_reruns(address: str, query: str) -> None:
     app = open_page(address, query)
@@ -424,6 +426,7 @@ def test_a_run_of_a_model_that_the_session_has_left_is_not_shown(
     assert session.shown is run  # the changes belong to the other model
 
 
+@pytest.mark.slow
 def test_a_closed_page_holds_no_run_and_a_page_that_returns_has_it_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -557,6 +557,7 @@ def test_everything_blocked_everywhere_still_runs() -> None:
     assert sum("may attend to nothing here" in line for line in header["story"]) == 3
 
 
+@pytest.mark.slow
 def test_the_second_text_is_longer_than_the_first_example(dates: Scope, scope: Scope) -> None:
     for model, offered in (
         (dates, examples("dates")),

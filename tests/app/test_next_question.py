@@ -24,6 +24,7 @@ def shows(name: str, run: CurrentRun) -> bool:
     return any(not isinstance(find(run), str) for find in PAGES[name].views.values())
 
 
+@pytest.mark.slow(except_one_in=5)
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("page", ["attention", "inside", "masks", "models"])
 def test_the_question_on_the_page_leads_to_one_that_shows_the_run(page: str, name: str) -> None:

@@ -53,6 +53,7 @@ def ranking(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return saved(tmp_path_factory.mktemp("perceiver") / "ranking", ranks=True)
 
 
+@pytest.mark.slow(except_one_in=5)
 @pytest.mark.parametrize("name", list(PAGES))
 def test_every_page_opens_with_a_perceiver(perceiver: tuple[str, Path], name: str) -> None:
     _, folder = perceiver
@@ -68,6 +69,7 @@ def test_an_attention_of_a_new_kind_has_a_correct_title(perceiver: tuple[str, Pa
     assert sorted(titles) == sorted([f"{kind}: latents → text", "Encoder self-attention"])
 
 
+@pytest.mark.slow(except_one_in=5)
 @pytest.mark.parametrize(
     ("name", "field"),
     [*zip(PAGES, cycle(["sentence"])), *zip(PAGES, cycle(["checkpoint", "target"]))],

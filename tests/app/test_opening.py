@@ -325,6 +325,7 @@ def test_a_failed_load_is_reported_at_the_picker_and_not_retried_at_every_rerun(
     assert slow.calls == 2
 
 
+@pytest.mark.slow
 def test_two_sessions_open_it_once_and_one_of_them_may_leave(
     slow: Slow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -337,6 +338,7 @@ def test_two_sessions_open_it_once_and_one_of_them_may_leave(
     assert slow.calls == 1
 
 
+@pytest.mark.slow
 def test_a_model_too_large_for_the_cache_is_opened_once_and_released_with_its_viewers(
     slow: Slow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -505,6 +507,7 @@ reveal: It is {{run.model}}.
 """
 
 
+@pytest.mark.slow
 def test_a_lesson_does_not_describe_the_previous_model_while_its_own_is_opened(
     slow: Slow, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

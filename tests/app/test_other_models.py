@@ -33,6 +33,7 @@ def offers(app: AppTest) -> list[str]:
     return [button.label for button in app.button if button.label.startswith("Open ")]
 
 
+@pytest.mark.slow(except_one_in=3)
 @pytest.mark.parametrize(("name", "checkpoint", "asked"), DEAD_ENDS)
 def test_the_offered_models_are_ones_that_the_page_can_show(name, checkpoint, asked) -> None:
     app = open_page(name, checkpoint, **asked)

@@ -63,6 +63,7 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(checkpoints.MODULE_VARIABLE, f"{file}:make_scope")
 
 
+@pytest.mark.slow(except_one_in=5)
 @pytest.mark.parametrize("module", [MODULE, WRITER], ids=["shown", "writes"])
 @pytest.mark.parametrize("view", list(PAGES))
 def test_every_page_opens(

@@ -40,6 +40,7 @@ def open_page(page: str, folder: Path, **params: str) -> AppTest:
     return page_at(page, **{"checkpoint": str(folder), "text": PROMPT, **params})
 
 
+@pytest.mark.slow
 def test_a_window_is_chosen_painted_on_and_undone(scope: Scope) -> None:
     app = open_page("masks", scope.path, continuation=FOLLOWS, masks_second=SECOND)
     assert_all_passed(app, 5)

@@ -58,6 +58,7 @@ def open_page(name: str, folder: Path, **params: str | list[str]) -> AppTest:
     return page_at(name, **{"checkpoint": str(folder), **params})
 
 
+@pytest.mark.slow(except_one_in=3)
 @pytest.mark.parametrize("head", ASKED)
 @pytest.mark.parametrize("name", PAGES)
 def test_every_page_opens_and_every_check_on_it_passes(

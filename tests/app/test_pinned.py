@@ -47,6 +47,7 @@ def keys(app: AppTest) -> set[str]:
     return {element.proto.id.rpartition("-")[2] for element in app.get("bidi_component")}
 
 
+@pytest.mark.slow(except_one_in=3)
 @pytest.mark.parametrize("name", OF_A_RUN)
 def test_every_page_opens_beside_a_run_of_another_family(name: str) -> None:
     for checkpoint in ("gpt", "eng-fra-rnn", "bert"):
@@ -286,6 +287,7 @@ def test_a_fixed_pinned_text_is_not_run_or_drawn_again_at_a_key(
     assert session.answer("I like.", "") == drawn["I like."]
 
 
+@pytest.mark.slow
 def test_a_closed_page_holds_no_pinned_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(store, "cache_store", ByteCache(1))  # caches nothing
     traces = []

@@ -131,6 +131,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return {folder.name: folder for folder in root.iterdir()}
 
 
+@pytest.mark.slow(except_one_in=3)
 @pytest.mark.parametrize("section", POSITIONS)
 def test_positions_of_both_runs_are_on_one_scale(folders: dict[str, Path], section: str) -> None:
     more, follows, columns = POSITIONS[section]
@@ -146,6 +147,7 @@ def test_positions_of_both_runs_are_on_one_scale(folders: dict[str, Path], secti
     same_scales(alone, both, follows)
 
 
+@pytest.mark.slow
 def test_rotations_of_both_runs_are_on_one_scale(folders: dict[str, Path]) -> None:
     asked = {"positions-section": "Rotation", "text": "7 11 5"}
     runs = [str(folders[name]) for name in ("LlamaForCausalLM", "GPTNeoXForCausalLM")]
@@ -157,6 +159,7 @@ def test_rotations_of_both_runs_are_on_one_scale(folders: dict[str, Path]) -> No
         assert scales(current) == scales(pinned)
 
 
+@pytest.mark.slow(except_one_in=3)
 @pytest.mark.parametrize("section", positions.POSITIONS_SECTIONS)
 def test_positions_are_shown_beside_a_model_without_any(
     folders: dict[str, Path], section: str

@@ -63,6 +63,7 @@ def page(
     return at
 
 
+@pytest.mark.slow(except_one_in=5)
 @pytest.mark.parametrize("section", POSITIONS_SECTIONS)
 @pytest.mark.parametrize("kind", [*KINDS, "pre"])
 def test_every_section_renders_for_every_kind_of_model(folders, kind, section):
@@ -184,6 +185,7 @@ def test_fewer_dimensions_than_are_drawn(folders, monkeypatch):
     assert not at.exception
 
 
+@pytest.mark.slow
 def test_smallest_and_largest_tables(folders):
     for d_model, length in (("2", "4"), ("512", "512")):
         at = page(folders["sinusoidal"], section="Two misprints", d_model=d_model, length=length)

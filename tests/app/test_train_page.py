@@ -68,6 +68,7 @@ def test_a_bad_setting_is_named_at_its_control_and_nothing_starts() -> None:
     assert "differs from the recipe: d_model 32 (64)" in str(said(app, "note train-next-line"))
 
 
+@pytest.mark.slow(except_one_in=5)
 @pytest.mark.parametrize(
     ("task", "model"), [(task, model) for task, all in offered_tasks().items() for model in all]
 )
@@ -108,6 +109,7 @@ def test_an_address_sets_only_values_that_are_offered(address: dict[str, str]) -
     assert app.selectbox(key="train-task").value == "copy"
 
 
+@pytest.mark.slow
 def test_a_run_is_stepped_replayed_and_opened(monkeypatch: pytest.MonkeyPatch) -> None:
     app = app_at("train", **SIZES)
     assert text.NOTHING_TRAINED in [one.value for one in app.markdown]
@@ -138,6 +140,7 @@ def test_a_run_is_stepped_replayed_and_opened(monkeypatch: pytest.MonkeyPatch) -
     run.stop()
 
 
+@pytest.mark.slow
 def test_a_run_that_pauses_between_its_buttons_and_its_picture_can_continue(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -154,6 +157,7 @@ def test_a_run_that_pauses_between_its_buttons_and_its_picture_can_continue(
     assert training_of(app).run is None
 
 
+@pytest.mark.slow
 def test_the_run_before_stays_beside_the_next_and_what_differs_is_named(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -194,6 +194,7 @@ def test_texts_have_whole_characters() -> None:
     assert replace_surrogates("é漢\x00 \u202e") == "é漢\x00 \u202e"
 
 
+@pytest.mark.slow(except_one_in=5)
 @pytest.mark.parametrize(("page", "section"), VIEWS)
 @pytest.mark.parametrize(
     (
@@ -311,6 +312,7 @@ def test_an_impossible_name_of_a_checkpoint_is_reported(value: str) -> None:
         assert "-note address" not in str(app.get("bidi_component"))
 
 
+@pytest.mark.slow(except_one_in=3)
 @pytest.mark.parametrize(("page", "asked", "why"), [
     ("", {"site": "decoder.layers.9.self_attn"}, "site must be an attention of this model, not decoder.layers.9.self_attn"),
     ("", {"site": "decoder.layers.0.self_attn", "head": "99"}, "head must be below 4 here"),
@@ -411,6 +413,7 @@ CHOSEN = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow(except_one_in=3)
 @pytest.mark.parametrize(("page", "asked"), CHOSEN, ids=[page for page, _ in CHOSEN])
 def test_choices_are_in_the_url_and_show_the_same_again(
     page: str, asked: dict[str, str | list[str]]
@@ -441,6 +444,7 @@ def test_the_choices_of_a_page_outlive_a_visit_to_another() -> None:
 # --- Back
 
 
+@pytest.mark.slow
 def test_a_deliberate_step_is_counted_once_and_typing_and_sliding_are_none() -> None:
     app = open_page("")
     assert steps(app) == 0

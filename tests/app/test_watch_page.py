@@ -53,6 +53,7 @@ def shown_weights(app: AppTest) -> np.ndarray:
     return np.stack([arrays[f"map{i}"] for i in range(len(header["maps"]))])
 
 
+@pytest.mark.slow
 def test_its_numbers_and_pictures_are_those_of_its_files(folder: Path) -> None:
     app = app_at("train")
     record = json.loads((folder / "training.json").read_text())
@@ -118,6 +119,7 @@ def test_a_step_of_it_opens_on_the_other_pages(folder: Path) -> None:
     assert checkpoints.folder("watched/mine") == str(folder)
 
 
+@pytest.mark.slow
 def test_the_last_step_opens_without_the_snapshot_that_was_opened_before(folder: Path) -> None:
     (folder / "snapshots" / "000012.safetensors").unlink()
     app = app_at("train")

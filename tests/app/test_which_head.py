@@ -75,6 +75,7 @@ def test_many_layers_and_heads_are_lists() -> None:
     assert app.session_state["picked"] == ("decoder.layers.0.self_attn", 29)
 
 
+@pytest.mark.slow(except_one_in=3)
 @pytest.mark.parametrize("page", SIMILAR)
 def test_a_chosen_similarity_is_named_on_every_page_and_undone_there(page: str) -> None:
     app = open_page(page, similarity="cosine", **SIMILAR[page])
@@ -116,6 +117,7 @@ def test_a_head_edit_is_undone_beside_another_change_of_the_run(section: str) ->
 UNDO_KEY = {"Patch": "undo-patch-0", "Many texts": "undo-edits", "Attribution": "undo-edits"}
 
 
+@pytest.mark.slow(except_one_in=3)
 @pytest.mark.parametrize("section", ["", *INTERVENTIONS_SECTIONS])
 def test_every_section_of_interventions_names_an_edit_once(section: str) -> None:
     edits = to_text([HeadOff(Where(site=SITE, heads=(1,)))])

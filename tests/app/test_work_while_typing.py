@@ -37,6 +37,7 @@ def _count(patch: pytest.MonkeyPatch, name: str, counts: Counter[str]) -> None:
     patch.setattr(Transformer, name, counted)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("address", "query", "extra"),
     [

@@ -128,6 +128,7 @@ def letters(texts: list[str]) -> Counter[str]:
     return Counter(re.sub(r"\s", "", "".join(texts)))
 
 
+@pytest.mark.slow(except_one_in=3)
 @pytest.mark.parametrize("name", SHOWN)
 def test_its_svg_has_every_word_and_number_that_is_shown(stage: Stage, name: str) -> None:
     mount(stage, name)

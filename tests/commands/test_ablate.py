@@ -80,6 +80,7 @@ def test_a_limit_is_not_taken_for_the_number_of_texts(trained_folder, pairs):
             choose(chosen, [pairs], limit)
 
 
+@pytest.mark.slow
 def test_a_sweep_that_is_stopped_keeps_its_results(
     trained_folder, pairs, tmp_path, monkeypatch, capsys
 ):

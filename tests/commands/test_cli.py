@@ -114,6 +114,7 @@ def test_a_record_without_a_later_setting_still_names_its_data(capsys):
     assert len(held_out(scope, None, 200)) == 200 > len(scope.held_out)
 
 
+@pytest.mark.slow
 def test_sampling_differs_by_seed_and_is_the_same_for_one(folder, capsys):
     texts = []
     for seed in ("3", "3", "4"):
@@ -375,6 +376,7 @@ SMALL = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", SMALL)
 def test_every_model_trains_and_is_inspected(tmp_path, capsys, model):
     architecture, sizes = SMALL[model]
@@ -442,6 +444,7 @@ def interrupt_in_step(monkeypatch, wanted: int, times: int = 1) -> None:
     monkeypatch.setattr(Trainer, "_update", interrupted)
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_the_step_saves_and_the_run_resumes_unchanged(tmp_path, monkeypatch, capsys):
     handler = signal.getsignal(signal.SIGINT)
     whole, cut = (
@@ -463,6 +466,7 @@ def test_ctrl_c_ends_the_step_saves_and_the_run_resumes_unchanged(tmp_path, monk
         assert (tmp_path / "whole" / name).read_bytes() == (tmp_path / "cut" / name).read_bytes()
 
 
+@pytest.mark.slow
 def test_a_second_ctrl_c_stops_at_once_and_keeps_the_last_state(tmp_path, monkeypatch):
     command = ["train", "dates", "--out", str(tmp_path), "--steps", "7", *RUN]
     with monkeypatch.context() as patch:
@@ -589,6 +593,7 @@ ERRORS = {
 }
 
 
+@pytest.mark.slow(except_one_in=5)
 @pytest.mark.parametrize(("command", "message"), ERRORS.values(), ids=ERRORS)
 def test_an_error_is_one_line_and_status_1(
     checkpoint, tmp_path, monkeypatch, capsys, command, message

@@ -72,6 +72,7 @@ def run(capsys, *arguments: str) -> tuple[int, str]:
     return status, found.out + found.err
 
 
+@pytest.mark.slow
 def test_a_trained_model_carries_its_scores_and_examples(where):
     record = json.loads((where / "training.json").read_text())
     check_record(record)
@@ -116,6 +117,7 @@ def test_it_is_evaluated_again_and_so_is_each_snapshot(where, capsys):
     assert (status, "remove --limit" in text) == (1, True)
 
 
+@pytest.mark.slow
 def test_recorded_snapshots_name_the_weights_they_were_measured_on(where, tmp_path, capsys):
 
     copy = tmp_path / "where"

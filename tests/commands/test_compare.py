@@ -32,6 +32,7 @@ def command(first: object, second: object, out: Path, *more: object) -> int:
     return cli.main(["compare", str(first), str(second), *flags])
 
 
+@pytest.mark.slow
 def test_a_checkpoint_compared_with_itself(trained_folder, pairs, tmp_path, capsys):
     out = tmp_path / "found.json"
     assert command(trained_folder, trained_folder, out, "--data", pairs, "--limit", 20) == 0

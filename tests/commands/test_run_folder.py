@@ -51,6 +51,7 @@ def files(folder: Path) -> dict[str, bytes]:
     }
 
 
+@pytest.mark.slow
 def test_two_runs_never_share_a_folder_and_a_killed_one_releases_it(tmp_path, capsys):
     environment = os.environ | {"PYTHONPATH": ":".join(sys.path)}
     command = [sys.executable, "-c", HOLDER, str(tmp_path)]
@@ -112,6 +113,7 @@ def test_a_new_run_into_an_old_folder_needs_a_flag(tmp_path, capsys):
     }
 
 
+@pytest.mark.slow
 def test_overwriting_removes_the_old_run_and_nothing_else(tmp_path):
     assert train(tmp_path / "fresh", "--steps", "4") == 0
     old = tmp_path / "old"

@@ -48,6 +48,7 @@ def survey(folder: Path, *words: str, name: str = "recovery") -> int:
     return cli.main(["survey", name, str(folder), "--device", "cpu", "--state", state, *words])
 
 
+@pytest.mark.slow
 def test_the_printed_results_are_recorded_for_these_weights(aligned, capsys, monkeypatch):
     assert survey(aligned, "--seed", "5", "--record") == 0
     title, *lines = capsys.readouterr().out.splitlines()
@@ -145,6 +146,7 @@ def pairs(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["recovery", "weights", "frozen"])
 def test_a_stopped_survey_continues_to_the_same_numbers(name, aligned, pairs, capsys, monkeypatch):
     monkeypatch.setattr(surveys, "adversary", _hasty)
@@ -243,6 +245,7 @@ def test_the_state_of_other_settings_texts_or_files_is_refused(aligned, capsys, 
     assert "larger than the limit" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_frozen_weights_are_surveyed_on_files_or_on_generated_texts(
     aligned, pairs, capsys, monkeypatch
 ):

@@ -33,6 +33,7 @@ RUN = (
 ).split()
 
 
+@pytest.mark.slow
 def test_the_real_command_with_a_real_ctrl_c(tmp_path):
     command = [
         sys.executable,
@@ -61,6 +62,7 @@ def test_the_real_command_with_a_real_ctrl_c(tmp_path):
     assert torch.load(tmp_path / "state.pt", weights_only=True)["step"] == stopped >= 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("moment", ["torch", "transformers.models.gpt2.modeling_gpt2"])
 def test_ctrl_c_while_it_imports_or_loads_is_one_line(tmp_path, moment):
     BY_NAME["GPT2LMHeadModel"].save(tmp_path)
@@ -76,6 +78,7 @@ def test_ctrl_c_while_it_imports_or_loads_is_one_line(tmp_path, moment):
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "attnscope: stopped\n")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="stands in for xdg-open")
 def test_the_first_start_on_a_machine_asks_nothing_and_opens_a_browser(tmp_path):
     opener, opened = tmp_path / "xdg-open", tmp_path / "opened"

@@ -227,6 +227,7 @@ def test_a_session_has_few_sockets_and_strangers_none(address: str) -> None:
     asyncio.run(ask())
 
 
+@pytest.mark.slow
 def test_under_load_and_beside_nonsense_everyone_gets_their_own(address: str) -> None:
     """The short form of `python -m tests.robustness.load`."""
     found = load.count(address, n_clients=4, n_nuisances=1, seconds=3)

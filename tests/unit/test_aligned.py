@@ -242,6 +242,7 @@ WORKERS = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow(except_one_in=3)
 @pytest.mark.parametrize(("make", "sizes"), WORKERS)
 def test_the_work_follows_the_formulas(make, sizes: dict[str, str]) -> None:
     model, n, steps = make(**sizes), 11, 7

@@ -37,6 +37,7 @@ def test_it_has_the_parameters_and_buffers_of_the_real_one(name: str) -> None:
     assert torch.get_default_device().type == "cpu"
 
 
+@pytest.mark.slow
 def test_torchs_compiler_is_not_imported_for_it() -> None:
     """Importing it would delay a visitor's first picture, and every command, by a second."""
     command = [sys.executable, "-c", ALL_BLANK, str(shipped_folder())]

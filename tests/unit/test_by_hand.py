@@ -24,6 +24,7 @@ def scope_of(form: str) -> models.Scope:
     return models.watch(drawn(Decoder(form)), encode=ids)
 
 
+@pytest.mark.slow(except_one_in=3)
 @pytest.mark.parametrize("form", FORMS)
 @torch.no_grad()
 def test_each_way_of_writing_it_is_recorded_bit_by_bit(form: str) -> None:

@@ -28,6 +28,7 @@ def both(scope: Scope) -> tuple[Trace, Trace]:
     return run, other
 
 
+@pytest.mark.slow(except_one_in=3)
 @pytest.mark.parametrize("family", MAKERS)
 def test_every_cell_of_the_batch_equals_a_run_with_one_patch(scopes, family):
     scope, metric = scopes[family], LogitDifference(5, 6)

@@ -71,6 +71,7 @@ def claimed(site: AttentionSite, name: str) -> Tensor:
     return F.linear(of, *site.projections[name]).unflatten(-1, (HEADS, -1)).transpose(1, 2)
 
 
+@pytest.mark.slow(except_one_in=3)
 @pytest.mark.parametrize("mode", [nullcontext, torch.inference_mode])
 @pytest.mark.parametrize("fused", [False, True], ids=["by hand", "fused"])
 @pytest.mark.parametrize("changed", ["nothing", "q", "x", "out"])

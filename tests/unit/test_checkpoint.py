@@ -277,6 +277,7 @@ DAMAGES = {
 }  # fmt: skip
 
 
+@pytest.mark.slow(except_one_in=5)
 @pytest.mark.parametrize(("damage", "message"), DAMAGES.values(), ids=DAMAGES)
 def test_damage_is_named(unsealed, damage, message):
     load_checkpoint(unsealed)

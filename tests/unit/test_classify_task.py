@@ -398,6 +398,7 @@ def test_a_run_is_resumed_from_the_start_it_had(begun, files, tmp_path):
         other.resume()
 
 
+@pytest.mark.slow
 def test_the_commands(begun, files, tmp_path, capsys):
     out, data = tmp_path / "judge", [str(file) for file in files]
     small = [

@@ -77,6 +77,7 @@ def failed(drawn: Pictures) -> list[str]:
     return [line for look, line in drawn["checks"]["rows"] if look == "failed"]
 
 
+@pytest.mark.slow(except_one_in=3)
 @pytest.mark.parametrize("name", MODELS)
 def test_a_run_beside_itself_compares_its_heads_with_one(name: str) -> None:
     run = example_of(name)

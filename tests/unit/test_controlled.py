@@ -100,6 +100,7 @@ def test_a_pause_takes_no_step_and_one_step_exactly_one(tmp_path):
     assert one.ended == [False]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["stop", "end of the commands"])
 def test_it_stops_with_its_controller_and_can_be_resumed(tmp_path, how):
     run(tmp_path / "alone", **RUN)
@@ -187,6 +188,7 @@ def test_a_pause_is_answered_while_a_step_takes_long(tmp_path, monkeypatch):
     assert controlled.SOON <= 0.2  # s
 
 
+@pytest.mark.slow
 def test_watching_takes_a_small_share_of_the_processor_time(tmp_path, monkeypatch):
     monkeypatch.setattr(controlled, "STEP_REPORT_SECONDS", 0.0)
     spent = []  # (on pictures before, in all before) at each picture

@@ -144,6 +144,7 @@ WRITTEN = [
 ]
 
 
+@pytest.mark.slow(except_one_in=3)
 @pytest.mark.parametrize("use_cache", [True, False])
 @pytest.mark.parametrize(
     "draft",

@@ -42,6 +42,7 @@ def test_each_text_is_generated_with_and_without_the_edits(scopes) -> None:
     assert (found.metric, found.n) == ("exact match", N)
 
 
+@pytest.mark.slow
 def test_bleu_is_that_of_the_corpus_and_its_change_is_turned_round_with_the_texts(scopes) -> None:
     scope = scopes["eng-fra"]
     cases = held_out_cases(scope)[:N]
@@ -80,6 +81,7 @@ def test_it_is_stopped_by_its_progress_and_refused_where_there_is_no_score(scope
     assert torch.isfinite(torch.tensor(one.change.low))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["gpt", "bert", "gpt-sentiment"])
 def test_a_model_that_does_not_translate_is_scored_by_its_loss(name: str) -> None:
     scope = models.load(name, device="cpu")

@@ -77,6 +77,7 @@ def test_the_first_pictures_are_drawn_before_anyone_visits(
     assert cache.trace(scope, texts).fields["source"] == texts[0]
 
 
+@pytest.mark.slow
 def test_modules_that_only_one_page_needs_are_not_loaded_at_the_start() -> None:
     code = "import sys, viz_app.navigation; print(*(name for name in sys.modules if name.startswith('scipy')))"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -216,6 +216,7 @@ def test_an_adversary_keeps_the_answer_the_mask_and_the_sum(scopes, family) -> N
         assert all(parameter.grad is None for parameter in parameters)
 
 
+@pytest.mark.slow
 def test_an_adversary_goes_further_with_a_wider_bound_and_all_the_way_without(scopes) -> None:
     row = row_in(scopes["gpt"], decision=5)
     reached = [

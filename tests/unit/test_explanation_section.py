@@ -67,6 +67,7 @@ def probabilities(run: CurrentRun, row: int) -> np.ndarray:
     return np.exp(numbers - np.logaddexp.reduce(numbers))
 
 
+@pytest.mark.slow(except_one_in=3)
 @pytest.mark.parametrize("name", ROWS)
 def test_each_column_is_the_run_with_its_weights(name: str) -> None:
     run, choices = run_of(name), usual(name)
@@ -262,6 +263,7 @@ HUB = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [*HUB, "own module"])
 def test_a_third_party_model_is_tried_like_one_of_ours(name: str, tmp_path: Path) -> None:
     """Each column is a run with its weights as an edit, and its sentence says what that run predicts."""

@@ -138,6 +138,7 @@ def test_all_heads_of_a_long_text_are_the_cells_of_their_pictures(
         )
 
 
+@pytest.mark.slow
 def test_a_file_is_never_in_memory_as_a_whole(
     trace: Trace, site: AttentionSite, together: list[int]
 ) -> None:
@@ -197,6 +198,7 @@ def test_under_a_changed_mask_no_more_is_computed_at_once(
 # the drawing
 
 
+@pytest.mark.slow
 def test_the_drawing_of_a_long_text_has_the_blocks_of_the_page(
     trace: Trace, site: AttentionSite
 ) -> None:
@@ -295,6 +297,7 @@ def test_rows_that_are_missing_are_named() -> None:
 # the buttons
 
 
+@pytest.mark.slow
 def test_files_of_a_long_text_are_sent_while_they_are_made_and_the_page_lists_their_content(
     scope: Scope, trace: Trace, site: AttentionSite, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -38,6 +38,7 @@ def text_of(scope: Scope) -> tuple[str, ...]:
     return ("ab [MASK] ef",) if masked else fields(scope, TEXT)
 
 
+@pytest.mark.slow(except_one_in=3)
 @pytest.mark.parametrize("family", MAKERS)
 @pytest.mark.parametrize(
     "make", [HeadOff, partial(HeadOff, baseline="uniform"), partial(HeadScale, factor=-1.0)]

@@ -293,6 +293,7 @@ def endless(monkeypatch: pytest.MonkeyPatch, folder: Path) -> Iterator[Path]:
     trials._end()
 
 
+@pytest.mark.slow
 def test_giving_up_ends_the_wait_for_a_trial(endless: Path) -> None:
     trying, enough = threading.Event(), threading.Event()
 

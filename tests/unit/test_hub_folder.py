@@ -351,6 +351,7 @@ def test_half_precision_runs_unchanged_and_is_shown_in_float32(folder: Path) -> 
         models.load(folder, device="cpu", dtype="int8")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32"])
 def test_the_command_line_sets_the_dtype_of_a_model(
     folder: Path, capsys: pytest.CaptureFixture[str], dtype: str
@@ -362,6 +363,7 @@ def test_the_command_line_sets_the_dtype_of_a_model(
     assert capsys.readouterr().out.strip() == written
 
 
+@pytest.mark.slow(except_one_in=3)
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 @pytest.mark.parametrize(
     "name", ["GPT2LMHeadModel", "T5ForConditionalGeneration", "LlamaForCausalLM"]

@@ -62,6 +62,7 @@ def log_prob(trace: Trace, row: int, option: int) -> float:
     return float(numbers[option] - peak - np.log(np.exp(numbers - peak).sum()))
 
 
+@pytest.mark.slow(except_one_in=3)
 @pytest.mark.parametrize("name", MODELS)
 def test_the_number_of_a_head_is_the_difference_of_two_runs(name: str) -> None:
     run = run_of(name)
@@ -392,6 +393,7 @@ def board_labels(run: CurrentRun) -> dict[str, list[str]]:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "where",
     [Where(site=CROSS, heads=(0, 1, 2, 3, 4, 5)), Where(kind="cross"), Where(layers=(1, 2))],

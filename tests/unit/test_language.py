@@ -453,6 +453,7 @@ def test_the_validation_loss_is_computed_on_the_validation_documents(task, tmp_p
     assert "cross-attention entropy" not in validation
 
 
+@pytest.mark.slow
 def test_a_model_of_text_learns(task, tmp_path):
     run = trainer(task, tmp_path, steps=83, warmup=41, validate_every=83, learning_rate=0.5)
     untrained = likelihoods(run.model.eval(), task.passages())["bits per byte"]

@@ -59,6 +59,7 @@ def numbers(trace: Trace) -> dict[str, int]:
     return {name: site.layer for name, site in trace.attention.items()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("case", "n_sites"), [(JAMBA, 2), (DIFF, 4)], ids=["hybrid", "two calls"])
 def test_titles_and_the_page_of_a_layer_number_a_layer_alike(
     case: Case, n_sites: int, tmp_path: Path

@@ -59,6 +59,7 @@ def scopes(tmp_path_factory) -> list[Scope]:
         return [*found, trained("long", TransformerConfig(**SIZES), 6)]
 
 
+@pytest.mark.slow
 def test_the_stages_are_in_order(scopes):
     found = from_rnn_learners.stage_learners(scopes)
     assert [one.checkpoint for one in found] == [

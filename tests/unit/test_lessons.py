@@ -642,6 +642,7 @@ def test_two_rows_that_read_the_same_token_have_no_reading_order() -> None:
     assert "The row before it reads the same token most. No training example" in said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("source", ["The white horse is here.", "The cat is here.", "The dog is here."])  # fmt: skip
 def test_the_chosen_word_is_the_models_own(source: str) -> None:
     lesson = offered_lessons().named("5-one-wrong-word")
@@ -743,6 +744,7 @@ def test_a_survey_is_read_from_the_record_of_the_weights_on_the_screen() -> None
         reading_words("run.interval(recovery, last recovered)", run)
 
 
+@pytest.mark.slow
 def test_sentences_on_recovery_follow_the_survey() -> None:
     for first, middle in ((0.62, 0.81), (0.31, 0.22), (0.52, 0.57)):
         means = {"first_recovered": first, "first_unmoved": 0.11, "middle_recovered": middle}
@@ -765,6 +767,7 @@ def test_sentences_on_recovery_follow_the_survey() -> None:
         assert step.happened.words(finder(run, None)) == ("more" if middle > first else "fewer")
 
 
+@pytest.mark.slow
 def test_sentences_on_other_weights_follow_the_survey() -> None:
     for kept, reached in ((0.71, 0.52), (0.35, 0.12)):
         shares = surveyed_run("eng-fra-bahdanau", "weights", "share", uniform=kept, permuted=0.4)
@@ -779,6 +782,7 @@ def test_sentences_on_other_weights_follow_the_survey() -> None:
         assert ("only part of the way" in said) == (reached < 0.35)
 
 
+@pytest.mark.slow
 def test_sentences_on_frozen_weights_follow_the_survey() -> None:
     for over_learned, over_diagonal in ((0.2, 0.3), (0.2, 0.01), (0.03, 0.1), (-0.2, -0.3)):
         means = {"imposed": 0.61, "learned": 0.47, "uniform": 0.34, "diagonal": 0.29}

@@ -230,6 +230,7 @@ def stacked_legends(before: dict[str, Any], after: dict[str, Any]) -> list[int]:
     return added
 
 
+@pytest.mark.slow(except_one_in=5)
 @pytest.mark.parametrize("screen", SCREENS, ids=str)
 @pytest.mark.parametrize(
     "draw", MADE, ids=lambda draw: f"{draw.__module__.split('.')[-2]}.{draw.__name__}"

@@ -266,6 +266,7 @@ class Largest(TorchDispatchMode):
         return made
 
 
+@pytest.mark.slow(except_one_in=3)
 @pytest.mark.parametrize(
     "view", ["walk", "matrices", "heads", "several", "decoding", "masks", "a part of masks"]
 )

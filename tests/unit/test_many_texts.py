@@ -150,6 +150,7 @@ def test_the_table_and_the_curves_hold_every_number(run, swept):
             assert drawn == [order, low, median, high]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "unit", "said"),
     [

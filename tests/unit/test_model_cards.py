@@ -39,6 +39,7 @@ def table(name: str, header: str) -> list[list[str]]:
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in body[:end]]
 
 
+@pytest.mark.slow(except_one_in=5)
 @pytest.mark.parametrize("name", SHIPPED)
 def test_a_shipped_card_equals_the_output_of_the_command(name: str) -> None:
     assert text(name) == card_text(models.load(name, device="cpu")), f"run `attnscope card {name}`"
@@ -65,6 +66,7 @@ def test_every_recorded_score_is_in_the_table(name: str) -> None:
     assert f"over {n_cases:,} held-out cases" in text(name)
 
 
+@pytest.mark.slow(except_one_in=5)
 @pytest.mark.parametrize("name", SHIPPED)
 def test_size_command_and_licence_are_those_of_the_checkpoint(name: str) -> None:
     scope = models.load(name, device="cpu")

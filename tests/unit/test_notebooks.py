@@ -28,6 +28,7 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[tuple[A
     return {path.stem: execute(path, tmp_path_factory.mktemp(path.stem)) for path in PATHS}
 
 
+@pytest.mark.slow
 def test_each_draws_pictures(outcomes) -> None:
     drawn = {
         name: [shown.title for shown, _ in each if isinstance(shown, Picture)]

@@ -184,6 +184,7 @@ ATTACKS = {
 SLOW = {"long words": "own text", "labels": "own labels"}
 
 
+@pytest.mark.slow(except_one_in=5)
 @pytest.mark.parametrize(
     ("kind", "how"),
     [(kind, how) for kind in DATA_KINDS for how in ATTACKS if SLOW.get(how, kind) == kind],
@@ -289,6 +290,7 @@ def until(run, *states: str) -> None:
         time.sleep(0.05)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["own pairs", "own text"])
 def test_the_command_line_resumes_a_run_of_the_page(kind, tmp_path, monkeypatch):
     shortened(monkeypatch)

@@ -227,6 +227,7 @@ def test_readmes_lines_watch_a_model_of_ones_own(tmp_path: Path) -> None:
         scope_of(f"{file}:nothing")
 
 
+@pytest.mark.slow
 def test_transformers_is_imported_only_when_a_model_needs_it() -> None:
     for path in (*(ROOT / "models").rglob("*.py"), *(ROOT / "viz_app").rglob("*.py")):
         at_import = [

@@ -292,6 +292,7 @@ def greedy(module: nn.Module, source: str, most: int) -> list[int]:
     return row[1:]
 
 
+@pytest.mark.slow
 def test_a_module_of_two_texts_generates_the_second() -> None:
     scope, source = writer(), "bad cafe"
     wanted = greedy(copy.deepcopy(scope.model.module), source, 2 * len(source) + 20)

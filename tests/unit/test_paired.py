@@ -37,6 +37,7 @@ def test_the_p_value_counts_all_flips_of_signs():
     assert sign_flips(torch.ones(1, 5))[0] == pytest.approx(2 / 2**5, rel=0.2)
 
 
+@pytest.mark.slow
 def test_one_sweep_in_twenty_marks_effects_of_chance():
     """With few texts, too: 4 of them cannot make an effect significant among 24 heads."""
     rng = torch.Generator().manual_seed(2)

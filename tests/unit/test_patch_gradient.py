@@ -24,6 +24,7 @@ def drawn(name: str, **other: object) -> dict:
     return patch_section_payloads(run_of(name), choices(name, part="gradient", **other))
 
 
+@pytest.mark.slow(except_one_in=3)
 @pytest.mark.parametrize("name", NAMES)
 def test_the_points_are_the_heads_of_both_boards(name: str) -> None:
     scatter = drawn(name)["scatter"]

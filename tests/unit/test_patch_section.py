@@ -72,6 +72,7 @@ def value(two: Two, side: str, trace: Trace) -> float:
     return float(row[two.decision.option] - row[two.rival])
 
 
+@pytest.mark.slow(except_one_in=5)
 @pytest.mark.parametrize("side", ["needed", "enough"])
 @pytest.mark.parametrize("name", TEXTS)
 def test_each_number_is_a_run_with_one_patch(name: str, side: str) -> None:
@@ -528,6 +529,7 @@ def test_the_default_second_text_has_the_same_length(name: str) -> None:
         assert rows.streams[stream].ids != trace.streams[stream].ids
 
 
+@pytest.mark.slow(except_one_in=3)
 @pytest.mark.parametrize("name", [*TEXTS, "dates"])
 def test_each_pair_offered_shows_what_its_label_says(name: str) -> None:
     """One word differs, the answers differ, and some head carries part of the difference in both directions."""

@@ -29,6 +29,7 @@ def equal(a: Trace, b: Trace) -> bool:
     return all(torch.equal(one, other) for one, other in answers)
 
 
+@pytest.mark.slow(except_one_in=3)
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_run_patched_with_itself_is_unchanged_bit_for_bit(scopes, family):
     scope = scopes[family]
@@ -93,6 +94,7 @@ def test_an_alignment_defines_which_position_takes_from_which(scopes):
     assert not weights[4, [0, 2, 3]].any()
 
 
+@pytest.mark.slow(except_one_in=3)
 @pytest.mark.parametrize("family", FAMILIES)
 def test_the_mean_over_held_out_texts(scopes, family):
     scope = scopes[family]
@@ -146,6 +148,7 @@ def test_each_row_of_a_batch_is_given_its_own_numbers(scopes):
             torch.testing.assert_close(site.head_out()[None], site.out)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", ["transformer", "seq2seq", "attention only", "gpt"])
 def test_while_generating_they_hold_at_every_step(scopes, family):
     scope = scopes[family]

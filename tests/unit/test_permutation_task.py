@@ -66,6 +66,7 @@ def test_an_epoch_holds_every_token_of_the_training_documents_once(task):
         assert len(batch) * max(len(ids) for ids, *_ in batch) <= 300
 
 
+@pytest.mark.slow
 def test_every_row_has_a_whole_order_drawn_anew(task):
     """The order is a permutation; over many rows each position is early as often as late; other epochs and seeds draw other orders."""
     rows = [row for row in epoch(task) if len(row[0]) == 8]
@@ -181,6 +182,7 @@ def test_the_scores_are_those_of_held_out_text(task):
     assert done == [(9, 9)]
 
 
+@pytest.mark.slow
 def test_a_small_model_learns_to_fill_from_both_sides(tmp_path):
     """Each row is one word five times: in any order, every token but the first predicted one is known from any other."""
     file, rng = tmp_path / "said.tsv", random.Random(5)
@@ -287,6 +289,7 @@ def run_command(capsys: pytest.CaptureFixture, *arguments: str) -> tuple[int, st
     return status, found.out + found.err
 
 
+@pytest.mark.slow
 def test_it_is_evaluated_and_inspected(trained, files, capsys):
     record = json.loads((trained / "training.json").read_text())
     names = [

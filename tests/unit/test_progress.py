@@ -180,6 +180,7 @@ def test_without_patience_it_runs_to_the_end_and_keeps_the_last(tmp_path, losses
     assert load_checkpoint(tmp_path / "last").training["step"] == 10  # not the best, which was at 6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stop_at", [5, 7, 10, 11])
 def test_a_run_that_stops_early_can_be_interrupted_anywhere(tmp_path, losses, stop_at):
     """Interrupted before the best, after it, or after the last validation that was no better, it leaves the same folder."""

@@ -13,6 +13,7 @@ from models.training.recipe import Recipe
 from models.training.recipes import FEW_PAIRS, PLANS, plan_for, settings_line
 
 
+@pytest.mark.slow(except_one_in=5)
 @pytest.mark.parametrize("name", shipped())
 def test_the_recorded_command_gives_the_recorded_sizes_and_recipe(name: str) -> None:
     folder = shipped_folder() / name

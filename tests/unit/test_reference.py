@@ -56,6 +56,7 @@ def test_the_golden_list_matches_a_run(model: str) -> None:
     assert names.names_of(run_of(model)) == golden
 
 
+@pytest.mark.slow
 def test_every_architecture_that_is_shipped_is_listed() -> None:
     listed = names.recorded_names()
     kinds = {type(models.load(one.model).model) for one in listed}
@@ -76,6 +77,7 @@ def test_the_parts_of_an_attention_have_the_listed_axes() -> None:
         assert list(value.expand(shape).shape) == shape, one.name
 
 
+@pytest.mark.slow
 def test_every_name_of_every_module_is_on_its_page(made: dict[str, str]) -> None:
     for name, module in (("models", models), ("viz_app.notebook", notebook)):
         anchors = Links(made[pages.path_of(name)]).anchors

@@ -72,6 +72,7 @@ def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Scope:
     return models.load(tmp_path, device="cpu")
 
 
+@pytest.mark.slow(except_one_in=3)
 @pytest.mark.parametrize("metric", METRICS)
 @pytest.mark.parametrize("opened", HUB, indirect=True)
 def test_a_hub_model_gives_the_effects_of_whole_passes(
@@ -84,6 +85,7 @@ def test_a_hub_model_gives_the_effects_of_whole_passes(
     compare(made, whole(*asked))
 
 
+@pytest.mark.slow(except_one_in=3)
 @pytest.mark.parametrize("name", OWN)
 def test_a_shipped_model_gives_the_effects_of_whole_passes(
     name: str, whole: Callable[..., HeadEffects]

@@ -50,6 +50,7 @@ def by_formula(n: int, width: int, base: float = 10000.0) -> torch.Tensor:
     )
 
 
+@pytest.mark.slow(except_one_in=3)
 @pytest.mark.parametrize("name", TURNING)
 def test_the_angles_are_the_papers(name: str, tmp_path: Path) -> None:
     rotation = open_scope(name, tmp_path).model.rotation(19)

@@ -89,6 +89,7 @@ def test_the_products_of_t5_add_up_to_the_content_term_and_not_to_the_score(
     assert "scores" not in stage.columns
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "site", "text"),
     [

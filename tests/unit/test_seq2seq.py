@@ -256,6 +256,7 @@ def test_a_blocked_source_token_gets_no_weight():
     assert torch.equal(logits[:, :2], model(source, target)[:, :2])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [KINDS[0], KINDS[-1]], ids=case_name)
 @unchecked()
 def test_a_trained_checkpoint_is_loaded_run_decoded_and_resumed(kind, tmp_path):

@@ -250,6 +250,7 @@ def test_the_layers_of_each_model(model, kinds):
             layer_reach(model, (5, 6), LayerChoice(kind))
 
 
+@pytest.mark.slow(except_one_in=3)
 @pytest.mark.parametrize("changes", [{}, {"cell": "tanh"}, {"attention": "none"}])
 @pytest.mark.parametrize("kind", [RNN, BIDIRECTIONAL])
 def test_a_models_recurrence_is_differentiated_at_its_own_embeddings(changes, kind):

@@ -84,6 +84,7 @@ def test_letters_have_every_length():
     assert {c for case in open_task("copy").held_out() for c in case.source} == set(COPY_LETTERS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("most", [5, 6, 30])
 def test_the_longest_string_is_the_one_asked_for(most):
     task = open_task("reverse", max_letters=most)
@@ -341,6 +342,7 @@ def test_a_character_vocabulary_with_a_mask_is_read_back():
     assert again.tokens(again.encode("ab[MASK]d?").ids) == ("a", "b", "[MASK]", "d", "[UNK]")
 
 
+@pytest.mark.slow
 def test_a_run_records_the_score_of_every_snapshot_and_learns_the_same(tmp_path):
     plan = PLANS["repeat"]["gpt"]
     task = open_task("repeat", batch_size=3)

@@ -50,6 +50,7 @@ def test_an_answer_of_several_words_and_one_in_the_question_too(tmp_path):
     assert first == list(segments).index(1) + 4  # its first occurrence in the context
 
 
+@pytest.mark.slow
 @unchecked()
 def test_batches_and_held_out_questions_are_the_same_again(task):
     again = SpanTask(batch_size=7)
@@ -190,6 +191,7 @@ def test_too_few_or_too_long_questions_are_reported(tmp_path):
         open_task("span", [file], test_files=[file])
 
 
+@pytest.mark.slow
 def test_a_run_learns_and_is_recorded(tmp_path):
     """It answers four of five short questions after some dozen steps; the answer is always the last word."""
     file = tmp_path / "own.tsv"

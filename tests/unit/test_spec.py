@@ -68,6 +68,7 @@ def test_equal_specs_share_a_key_and_different_ones_do_not() -> None:
         spec.without("weights")
 
 
+@pytest.mark.slow(except_one_in=3)
 @pytest.mark.parametrize("positions", [True, False])
 @pytest.mark.parametrize("similarity", ["", "cosine"])
 @pytest.mark.parametrize("step", [None, STEP])

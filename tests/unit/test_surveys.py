@@ -175,6 +175,7 @@ def test_words_are_those_of_the_tokenizer_without_punctuation() -> None:
     assert made.before == ("faire", "une")
 
 
+@pytest.mark.slow
 def test_other_weights_match_whole_edited_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows are replaced by edits of whole passes, on two texts."""
     aligned = as_scope(varied_model(n_ctx=7), LETTERS, "aligned")

@@ -36,6 +36,7 @@ def test_masks_are_drawn_by_the_seed_and_hide_known_tokens(seed: int) -> None:
         assert {after.ids[i] for i in changed} == {scope.tokenizer.mask_id}
 
 
+@pytest.mark.slow
 def test_the_loss_of_masked_tokens_matches_single_runs() -> None:
     sweep = sweep_of("bert")
     (site, head), *_ = sweep.heads
@@ -51,6 +52,7 @@ def test_the_loss_of_masked_tokens_matches_single_runs() -> None:
             assert loss == pytest.approx(sum(by_hand) / len(by_hand), abs=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["gpt-sentiment", "bert-where"])
 def test_the_loss_of_an_answer_uses_the_choice_of_the_unedited_model(name: str) -> None:
     sweep = sweep_of(name)

@@ -131,6 +131,7 @@ def scope_of(*parts: nn.Module, n: int | None = None) -> models.Scope:
     return models.watch(module, encode=ids, decode=lambda row: "".join(LETTERS[i] for i in row))
 
 
+@pytest.mark.slow(except_one_in=3)
 @pytest.mark.parametrize("make", [Features, FusedFeatures, Efficient])
 @pytest.mark.parametrize("n", [SIZE, SIZE - 1])
 def test_weights_of_features_are_not_drawn_as_weights_of_tokens(make: type, n: int) -> None:
@@ -155,6 +156,7 @@ def test_a_module_that_reads_texts_of_one_length_only_is_shown() -> None:
     assert (list(trace.attention), trace.unrecorded) == (["parts.0", "parts.1"], {})
 
 
+@pytest.mark.slow(except_one_in=3)
 @pytest.mark.parametrize(
     "make",
     [

@@ -405,6 +405,7 @@ def test_a_killed_run_shows_no_step_beyond_the_one_that_it_continues_at():
     assert run.points() == rows
 
 
+@pytest.mark.slow
 def test_a_run_that_fails_says_why(monkeypatch):
     monkeypatch.setattr(
         RunSettings, "arguments", lambda self, to: ["train", "copy", "--d-model=7", f"--out={to}"]
@@ -447,6 +448,7 @@ def test_a_session_is_lowered_when_another_has_just_been(monkeypatch: pytest.Mon
     assert written == ["7"] * 3
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not AUTOGROUP.is_file(), reason="the system has no autogroups")
 def test_a_trainer_lets_the_processes_of_other_sessions_come_first(tmp_path, monkeypatch):
     """In a session of its own niceness alone does nothing where Linux has autogroups."""
@@ -464,6 +466,7 @@ def test_a_trainer_lets_the_processes_of_other_sessions_come_first(tmp_path, mon
         trainer.wait(30)
 
 
+@pytest.mark.slow
 def test_a_trainer_ends_with_its_server_however_that_ends(tmp_path):
     root = str(Path(models.__file__).parents[1])
     server = subprocess.Popen(

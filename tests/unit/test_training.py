@@ -209,6 +209,7 @@ def test_validation_uses_the_saved_weights(tmp_path):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stop_at", [4, 9])
 def test_a_resumed_run_equals_an_uninterrupted_one_bit_by_bit(tmp_path, stop_at):
     whole, cut = tmp_path / "whole", tmp_path / "cut"

@@ -147,6 +147,7 @@ def test_the_pictures_are_those_of_the_saved_weights(folder):
     np.testing.assert_array_equal(alone.weights(13, SITE), pictures.weights(13, SITE))
 
 
+@pytest.mark.slow
 def test_another_run_in_the_folder_replaces_the_first(folder, tmp_path):
     run = looked(folder)
     pictures = ExamplePictures(run)
