@@ -19,7 +19,7 @@ from models import CheckpointError
 from viz_app import bounds, checkpoints, common_folder
 from viz_app.entry_page import EntryPage
 from viz_app.host_guard import HostGuard, settings
-from viz_app.reference import route as reference
+from viz_app.reference.pages import reference_routes
 from viz_app.response_headers import ResponseHeaders
 from viz_app.session import (
     class_route,
@@ -65,7 +65,7 @@ app = st.App(
         *class_route.class_routes(),
         *own_data_route.own_data_routes(),
         *own_files.own_files_routes(),
-        *reference.reference_routes(),
+        *reference_routes(),
     ],
     middleware=[
         Middleware(ResponseHeaders),

@@ -22,7 +22,7 @@ from viz_app.session.classes import (
     ClassStatus,
     spaced_code,
 )
-from viz_app.session.member import Member
+from viz_app.session.live import Member
 
 CHOICE = {"kind": "choose", "options": [["yes", "Yes, it does"], ["no", "No"]]}
 NUMBER = {"kind": "number", "unit": "heads"}

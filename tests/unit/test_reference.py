@@ -12,7 +12,7 @@ from starlette.applications import Starlette
 import models
 from models.trace import Trace
 from viz_app import notebook
-from viz_app.reference import names, pages, route
+from viz_app.reference import names, pages
 from viz_app.views.models.page import REFERENCE
 
 ARCHITECTURES = 7  # with and without attention in the RNN
@@ -128,7 +128,7 @@ def answered(path: str) -> tuple[int, dict[bytes, bytes]]:
         "type": "http", "method": "GET", "path": path, "raw_path": path.encode(), "query_string": b"", "headers": [],
         "root_path": "", "http_version": "1.1", "server": ("localhost", 80), "client": ("localhost", 1), "scheme": "http",
     }  # fmt: skip
-    asyncio.run(Starlette(routes=route.reference_routes())(scope, receive, send))
+    asyncio.run(Starlette(routes=pages.reference_routes())(scope, receive, send))
     return sent[0]["status"], dict(sent[0]["headers"])
 
 

@@ -1,5 +1,6 @@
-"""The pages of the reference: a page for each module, by pdoc, and one of names."""
+"""The pages of the reference under /reference/: one for each module, by pdoc, and one of names."""
 
+import asyncio
 import sys
 import threading
 import warnings
@@ -7,7 +8,14 @@ from functools import cache
 from importlib import import_module
 from pathlib import Path
 
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
+from starlette.routing import BaseRoute, Route
+
 from viz_app.reference import names
+from viz_app.session import routes
+
+NAME = "reference"
 
 MODULES = (
     "models",
@@ -25,6 +33,22 @@ MODULES = (
 )
 INDEX_PAGE, NAMES_PAGE = "index.html", "names.html"
 _lock = threading.Lock()
+
+
+def reference_routes() -> list[BaseRoute]:
+    """Return the routes; all pages are known beforehand, and no path reaches the file system."""
+    path = routes.under_base(NAME)
+    return [Route(path, _index), Route(f"{path}/", _index), Route(f"{path}/{{path:path}}", _page)]
+
+
+async def _index(_: Request) -> Response:
+    return RedirectResponse(f"{routes.under_base(NAME)}/{INDEX_PAGE}")
+
+
+async def _page(request: Request) -> Response:
+    pages_by_path = await asyncio.to_thread(pages)
+    page = pages_by_path.get(request.path_params["path"])
+    return PlainTextResponse("There is no such page.", 404) if page is None else HTMLResponse(page)
 
 
 def pages() -> dict[str, str]:

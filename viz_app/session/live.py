@@ -10,7 +10,7 @@ the browser never replaces a newer picture by an older one, whichever path they 
 import threading
 from collections import deque
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 from weakref import WeakValueDictionary
@@ -27,7 +27,6 @@ from viz_app.session import cache
 from viz_app.session.actions import Actions
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.lanes import TypedTexts
-from viz_app.session.member import Member
 from viz_app.session.opening import Opening
 from viz_app.trainers.own_data import OwnData
 
@@ -42,6 +41,21 @@ SESSION_KEY = "live session"  # in st.session_state
 def unchanged(original: CurrentRun) -> CurrentRun:
     """Return the run of the unchanged model."""
     return original
+
+
+@dataclass
+class Member:
+    """Someone in a class, the teacher or a pupil; `code` is "" outside a class."""
+
+    person: str = ""  # a random text that identifies the person (class_state.py)
+    code: str = ""
+    stage: str = ""  # of the class, which the page shows
+    note: str = ""  # a message about a class that the session is not in
+    problem: str = ""  # why the last prediction did not count
+    happened: dict[int, Any] = field(
+        default_factory=dict
+    )  # what was revealed in the class, by the number of a step
+    wrong_codes: list[float] = field(default_factory=list)  # when they were tried
 
 
 class LiveSession:

@@ -119,7 +119,9 @@ def score_summary(scores: dict) -> str:
         for name, value in scores.items()
         if name != "cases" and isinstance(value, int | float)
     ]
-    over = f" over {how_many(scores['cases'], 'case')}" if isinstance(scores.get("cases"), int) else ""
+    over = (
+        f" over {how_many(scores['cases'], 'case')}" if isinstance(scores.get("cases"), int) else ""
+    )
     return "; ".join(scored) + over if scored else ""
 
 
