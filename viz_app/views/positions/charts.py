@@ -67,7 +67,7 @@ def dimension_chart(
             ],
         )
     )
-    return with_title(chart, title, 276)
+    return with_title(chart, title, 292)
 
 
 def _line_encodings(names: list[str]) -> tuple[alt.Color, alt.StrokeDash]:
@@ -131,11 +131,11 @@ def wavelength_chart(
         .mark_circle(size=110, opacity=1)
         .encode(x=x, y=y, tooltip=tooltip, color=alt.Color("colour:N", scale=None))
     )
-    numbers = marks.mark_text(align="left", baseline="top", dx=2, dy=7, fontSize=12).encode(
+    numbers = marks.mark_text(baseline="bottom", dy=-6, fontSize=12).encode(
         text="dimension:N"
     )
     rule, word = _length_rule(n)
-    return with_title(dots + rule + word + marks + numbers, title, 258)
+    return with_title(dots + rule + word + marks + numbers, title, 274)
 
 
 def _chosen_waves(values: np.ndarray, dims: Sequence[int]) -> pd.DataFrame:

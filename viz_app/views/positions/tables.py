@@ -174,7 +174,7 @@ def _lay_out_curves(
     run: CurrentRun, choices: TableChoices, pictures: Pictures
 ) -> Sequence[PageCell]:
     view, only_tables = table_view(run, choices), _only_tables(run)
-    extra_px = (95, 30) if only_tables else (120, 55)  # what a presentation leaves
+    extra_px = (79, 14) if only_tables else (104, 39)  # what a presentation leaves
     turns = [Prose(say.NO_WAVES)]
     if view.waves is not None:
         sentence = say.wavelengths_sentence(view.waves, len(view.table))
