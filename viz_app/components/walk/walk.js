@@ -201,7 +201,7 @@ class Walk {
   note() {
     const pooled = this.table.columns.some((c) => c.kind === "strip" && this.longest(c) > c.width * this.table.ratio);
     const pooledNote = pooled ? " Where a strip has more numbers than pixels, a pixel shows the one furthest from 0." : "";
-    return `${this.picture.shown} Blue is above 0, orange below; ± is the number with the strongest colour. Point at a strip for exact numbers. Click a row, or press ↑ or ↓, to choose it; ← and → change the step.${pooledNote}`
+    return `${this.picture.shown} Blue is above 0, orange below; ± is the number with the strongest colour. Point at a strip for exact numbers. Click a row or press ↑ or ↓ to choose it; ← and → step.${pooledNote}`
       .trim();
   }
 
