@@ -72,6 +72,6 @@ function wrapped(text, room, measure) {
 // Measures text in a font.
 function widthIn(font) {
   const context = (widthIn.context ??= document.createElement("canvas").getContext("2d"));
-  context.font = font;
+  Object.assign(context, { font, textRendering: "geometricPrecision" }); // as raster.js draws
   return (text) => context.measureText(text).width;
 }
