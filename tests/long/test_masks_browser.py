@@ -115,7 +115,7 @@ def test_painting_cells_runs_the_model_with_that_mask(opened: Page, dates: Scope
     opened.wait_for_selector(".masks[data-painted]")
     wait_for_story(opened, "5 cells forbidden, 1 cell allowed")
     opened.get_by_role("button", name="Undo all changes").click()
-    wait_for_story(opened, "Nothing is changed yet")
+    wait_for_story(opened, "No mask is changed yet")
 
 
 def test_a_cell_names_the_layers_that_block_it(opened: Page) -> None:

@@ -284,7 +284,7 @@ def test_what_a_change_is_called() -> None:
         KIND["decoder_self"]: "Decoder self",
         KIND["cross"]: "Cross",
     }
-    assert masks_text.changes_line((), names).startswith("Nothing is changed yet")
+    assert masks_text.changes_line((), names).startswith("No mask is changed yet")
     assert masks_text.changes_line(CHANGES, names) == (
         "Changed. Encoder self: window of 1; Decoder self: 1 cell forbidden, 1 cell allowed; Cross: cross padding removed, 2 cells "
         "forbidden."

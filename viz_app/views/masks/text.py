@@ -210,7 +210,7 @@ def changes_line(changes: Edits, names: Mapping[SiteKind, str]) -> str:
     return (
         "Changed. " + "; ".join(parts) + "."
         if parts
-        else "Nothing is changed yet: before and after are the same."
+        else "No mask is changed yet: before and after are the same."
     )
 
 
