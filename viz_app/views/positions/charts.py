@@ -131,9 +131,7 @@ def wavelength_chart(
         .mark_circle(size=110, opacity=1)
         .encode(x=x, y=y, tooltip=tooltip, color=alt.Color("colour:N", scale=None))
     )
-    numbers = marks.mark_text(baseline="bottom", dy=-6, fontSize=12).encode(
-        text="dimension:N"
-    )
+    numbers = marks.mark_text(baseline="bottom", dy=-6, fontSize=12).encode(text="dimension:N")
     rule, word = _length_rule(n)
     return with_title(dots + rule + word + marks + numbers, title, 274)
 
