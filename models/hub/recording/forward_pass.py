@@ -88,20 +88,11 @@ class ForwardPass:
         The result is untouched unless an edit changes it. `take_weights` gets the weights if edits
         change them.
         """
-        q, n_query, n_key = call.q, call.q.shape[2], call.k.shape[2]
-        n_rows = self.context.n_rows
-        if q.is_nested:
-            place = NESTED
-        elif q.shape[0] > n_rows and self.has_lengths(q, call.k):
-            place = (
-                f"its batch has {len(q)} rows, where the run has {n_rows} text{'s' * (n_rows > 1)}"
-            )
-        else:
-            place = self.place(n_query, n_key)
+        place = self._place_of(call)
         if isinstance(place, str):
             self.skip(place)
             return run(call.attn_mask, call.is_causal)
-        kind, name = place.kind, place.name
+        q, kind, name = call.q, place.kind, place.name
         explanation = self._explanation(call, kind)
         terms = explanation.terms
 
@@ -110,7 +101,7 @@ class ForwardPass:
         def kernel(mask: Mask) -> Tensor:
             if mask is explanation.mask:
                 return run(call.attn_mask, call.is_causal)
-            return run(as_attn_mask(mask, terms, n_query, n_key, q.dtype), False)
+            return run(as_attn_mask(mask, terms, q.shape[2], call.k.shape[2], q.dtype), False)
 
         def record(recording: Recording, out: Tensor, mask: Mask, edits: Edits) -> None:
             explained = MaskExplanation(mask, terms)
@@ -131,6 +122,17 @@ class ForwardPass:
                 out = out.clone()
             self.last_attention = AttentionOutput(name, kind.query_stream, out, site, versions)
         return head_out
+
+    def _place_of(self, call: AttentionCall) -> SitePlace | str:
+        """Return the place of a call, or why it is not recorded."""
+        q, n_rows = call.q, self.context.n_rows
+        if q.is_nested:
+            return NESTED
+        if q.shape[0] > n_rows and self.has_lengths(q, call.k):
+            return (
+                f"its batch has {len(q)} rows, where the run has {n_rows} text{'s' * (n_rows > 1)}"
+            )
+        return self.place(q.shape[2], call.k.shape[2])
 
     def place(
         self,

@@ -54,23 +54,16 @@ def record_multi_head(
         )
     copies = [forward_pass.linears.copy(t) for t in (query, key, value)]
     origins = _origins(copies, _matrices(in_proj_weight, in_proj_bias, how))
-    q, k, v = (
-        F.linear(o.x, o.weight, o.bias).unflatten(-1, (n_heads, -1)).transpose(1, 2)
-        for o in origins
-    )
+    q, k, v = (_by_head(F.linear(o.x, o.weight, o.bias), n_heads) for o in origins)
     weights: list[Tensor | None] = []
 
     def run(mask: Tensor | None, causal: bool) -> Tensor:
-        settings = (
-            how
-            if mask is attn_mask
-            else how | _as_arguments(mask, len(q), n_heads, q.shape[2], k.shape[2])
-        )
+        settings = how if mask is attn_mask else how | _as_arguments(mask, q, k)
         identity = torch.eye(embed_dim, dtype=query.dtype, device=query.device)
         concat, averaged = func(*inputs, None, None, False, dropout_p, identity, None, **settings)
         weights.append(averaged)
         concat = concat.transpose(0, 1) if concat.dim() == 3 else concat[None]
-        return concat.unflatten(-1, (n_heads, -1)).transpose(1, 2)  # (batch, head, query, d_head)
+        return _by_head(concat, n_heads)
 
     def take_weights(edited: Tensor) -> None:
         if weights[0] is not None:  # they are returned, too
@@ -97,6 +90,10 @@ def _origins(
         for x, (weight, bias) in zip(inputs, matrices, strict=True)
     )
     return of_q, of_k, of_v
+
+
+def _by_head(t: Float[Tensor, "batch token d"], n_heads: int) -> Tensor:
+    return t.unflatten(-1, (n_heads, -1)).transpose(1, 2)  # (batch, head, token, d_head)
 
 
 def _matrices(
@@ -150,14 +147,9 @@ def _is_causal(mask: Tensor | None, query: Tensor) -> bool:
     return torch.equal(added, torch.full_like(added, -torch.inf).triu(1))
 
 
-def _as_arguments(
-    mask: Tensor | None, batch: int, n_heads: int, n_query: int, n_key: int
-) -> dict[str, Any]:
+def _as_arguments(mask: Tensor | None, q: Tensor, k: Tensor) -> dict[str, Any]:
     """Return an edited mask as the function's arguments, in which True blocks a key."""
     if mask is not None:
-        mask = (
-            (~mask if mask.dtype == torch.bool else mask)
-            .expand(batch, n_heads, n_query, n_key)
-            .flatten(0, 1)
-        )
+        blocked = ~mask if mask.dtype == torch.bool else mask
+        mask = blocked.expand(*q.shape[:3], k.shape[2]).flatten(0, 1)
     return {"attn_mask": mask, "key_padding_mask": None, "is_causal": False}

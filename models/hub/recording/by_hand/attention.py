@@ -11,10 +11,17 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from models.hub.recording.by_hand.axes import arrange_axes, place_axes, resolve_axis
+from models.hub.recording.by_hand.axes import (
+    AtomAxis,
+    AxisOrder,
+    arrange_axes,
+    place_axes,
+    resolve_axis,
+)
 from models.hub.recording.by_hand.explained import ExplainedScores
 from models.hub.recording.by_hand.followed import ScoreProduct
 from models.hub.recording.by_hand.heads import FollowedHead
+from models.hub.recording.by_hand.products import Labels
 from models.hub.recording.by_hand.roles import WeightedSum
 from models.hub.recording.context import AttentionCall, rebuild
 from models.hub.recording.masks import LOWEST, MaskExplanation, layers, sum_of_terms, term_of
@@ -33,6 +40,7 @@ if TYPE_CHECKING:
 # weights of one attention that are kept as the module computed them (4 MB)
 MAX_GIVEN_WEIGHTS = 2**20
 By4 = Float[Tensor, "batch head query key"]
+_Side = tuple[Tensor, AxisOrder, Labels]  # an argument of a product, its axes and their labels
 
 
 @dataclass(frozen=True)
@@ -57,20 +65,11 @@ def causes_of(
     scores = weighted_sum.softmax.scores
     if scores is None or not isinstance(root := scores.root, ScoreProduct):
         return "its scores are not followed"
-    key_atoms = set(weighted_sum.roles.key)
-    has_key = [
-        any(a in key_atoms for axis in side for a in resolve_axis(axis))
-        for side in (root.of_a, root.of_b)
-    ]
-    product = root.product
-    sides = [(product.a, root.of_a, product.of_a), (product.b, root.of_b, product.of_b)]
-    if has_key == [False, False]:  # there is a single key
-        has_key = [False, True]
-    if has_key == [True, True]:
-        return "its product is not of queries and keys: both sides have the axis of the keys"
-    keys, queries = (sides[has_key.index(side)] for side in (True, False))
-    inner = tuple(a for label in product.summed for a in resolve_axis(_axis(keys, label)))
     roles = weighted_sum.roles
+    if (sides := _query_and_key_sides(root, roles.key)) is None:
+        return "its product is not of queries and keys: both sides have the axis of the keys"
+    queries, keys = sides
+    inner = tuple(a for label in root.product.summed for a in resolve_axis(_axis(keys, label)))
     q = arrange_axes(queries[0], queries[1], (roles.batch, roles.head, roles.query, inner))
     k = arrange_axes(keys[0], keys[1], (roles.batch, roles.head, roles.key, inner))
     v, softmaxed = (
@@ -100,7 +99,20 @@ def causes_of(
     return Causes(q, k, v, similarity, measured, softmaxed, origins, queries[0], keys[0])
 
 
-def _axis(side: tuple, label: int) -> Any:
+def _query_and_key_sides(root: ScoreProduct, key_atoms: AtomAxis) -> tuple[_Side, _Side] | None:
+    """Return the side of the queries and that of the keys; None if both have the keys' axis."""
+    has_key = [
+        any(a in key_atoms for axis in side for a in resolve_axis(axis))
+        for side in (root.of_a, root.of_b)
+    ]
+    if all(has_key):
+        return None
+    product = root.product
+    a, b = (product.a, root.of_a, product.of_a), (product.b, root.of_b, product.of_b)
+    return (b, a) if has_key[0] else (a, b)  # without the axis there is a single key, taken as b
+
+
+def _axis(side: _Side, label: int) -> Any:
     _, layout, labels = side
     return layout[labels.index(label)]
 
