@@ -77,30 +77,14 @@ def capabilities(scope: Scope, trace: Trace) -> Iterator[str]:
         )
         return
     yield "queries, keys, values, scores and named mask layers are shown; masks can be painted"
-    has_projections = all(site.projections for site in sites)
-    yield (
-        "each head is shown step by step, from the tokens through W_Q, W_K, W_V and W_O"
-        if has_projections
-        else (
-            "the steps from tokens to scores are not shown: its queries and keys were not recognised as x·W + b when compared"
-        )
-    )
-    if groups := {site.n_heads // site.lazy_k.shape[1] for site in sites} - {1}:
-        yield f"{' or '.join(map(str, sorted(groups)))} heads read one key head"
+    yield from _head_steps(sites)
     yield (
         "the residual stream is shown"
         if model.sublayers or any("resid" in name for name in trace.activations)
         else ("the residual stream is not shown: no run confirmed which modules pass it on")
     )
     yield from _experts(scope)
-    if model.rotation(2) is not None:
-        yield "the angles that rotate its queries and keys at each position are shown"
-    none = "no table of them was found" if model.order_source in _MAY_ADD else "the model adds none"
-    yield (
-        "its position vectors are shown"
-        if model.positions is not None
-        else f"position vectors are not shown: {none}"
-    )
+    yield from _positions(model)
 
 
 def _left_out(model: Model) -> Iterator[str]:
@@ -114,6 +98,29 @@ def _left_out(model: Model) -> Iterator[str]:
         yield f"{n} not used, such as {unused[0]:.100}: this class has no parameter for it"
     if names := model.not_applied:
         yield f"generation settings not applied here: {', '.join(names)}"
+
+
+def _head_steps(sites: Sequence[AttentionSite]) -> Iterator[str]:
+    """Yield lines on the steps from tokens to scores, and on heads that share keys."""
+    yield (
+        "each head is shown step by step, from the tokens through W_Q, W_K, W_V and W_O"
+        if all(site.projections for site in sites)
+        else "the steps from tokens to scores are not shown: its queries and keys were not recognised as x·W + b when compared"
+    )
+    if groups := {site.n_heads // site.lazy_k.shape[1] for site in sites} - {1}:
+        yield f"{' or '.join(map(str, sorted(groups)))} heads read one key head"
+
+
+def _positions(model: Model) -> Iterator[str]:
+    """Yield lines on how the model marks positions."""
+    if model.rotation(2) is not None:
+        yield "the angles that rotate its queries and keys at each position are shown"
+    none = "no table of them was found" if model.order_source in _MAY_ADD else "the model adds none"
+    yield (
+        "its position vectors are shown"
+        if model.positions is not None
+        else f"position vectors are not shown: {none}"
+    )
 
 
 def _experts(scope: Scope) -> Iterator[str]:

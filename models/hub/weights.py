@@ -39,26 +39,7 @@ def open_module(folder: Path, auto: Any, config: Any, dtype: torch.dtype | None)
     Raises CheckpointError for weights that are missing, ignored within a layer, of the wrong size
     or not finite.
     """
-    options = {
-        "config": config,
-        "local_files_only": True,
-        "trust_remote_code": False,
-        "ignore_mismatched_sizes": True,  # they are reported below
-        "dtype": dtype or "auto",
-        "weights_only": True,
-    }
-    try:
-        module, info = auto.from_pretrained(
-            folder, attn_implementation="sdpa", output_loading_info=True, **options
-        )
-        gives = False
-    except ValueError as error:
-        if "scaled_dot_product_attention" not in str(error) and "sdpa" not in str(error).lower():
-            raise
-        module, info = auto.from_pretrained(
-            folder, attn_implementation="eager", output_loading_info=True, **options
-        )
-        gives = True
+    module, info, gives_weights = _load(folder, auto, config, dtype)
     parameters = list(module.named_parameters())
     if inside := _unused_in_layers(module, info["unexpected_keys"]):
         raise CheckpointError(
@@ -79,7 +60,30 @@ def open_module(folder: Path, auto: Any, config: Any, dtype: torch.dtype | None)
     for name, parameter in loading.with_progress(loading.CHECKED, parameters, len(parameters)):
         if not bool(parameter.isfinite().all()):
             raise CheckpointError(f"{name} holds values that are not finite")
-    return OpenedModule(module, gives, random_poolers, sorted(info["unexpected_keys"]))
+    return OpenedModule(module, gives_weights, random_poolers, sorted(info["unexpected_keys"]))
+
+
+def _load(
+    folder: Path, auto: Any, config: Any, dtype: torch.dtype | None
+) -> tuple[nn.Module, dict[str, Any], bool]:
+    """Return a module, the report on its weights, and `OpenedModule.gives_weights`."""
+    options = {
+        "config": config,
+        "local_files_only": True,
+        "trust_remote_code": False,
+        "ignore_mismatched_sizes": True,  # the report names them
+        "dtype": dtype or "auto",
+        "weights_only": True,
+        "output_loading_info": True,
+    }
+    try:
+        module, info = auto.from_pretrained(folder, attn_implementation="sdpa", **options)
+        return module, info, False
+    except ValueError as error:
+        if "scaled_dot_product_attention" not in str(error) and "sdpa" not in str(error).lower():
+            raise
+    module, info = auto.from_pretrained(folder, attn_implementation="eager", **options)
+    return module, info, True
 
 
 def _tensors(n: int) -> str:

@@ -46,6 +46,7 @@ IDLE = 600.0  # s without a trial after which the process ends
 SPARE = 2**20  # numbers that a model may have besides those in its weights, such as a pooler's
 
 ReportTrial = Callable[[dict[str, Any]], None]
+_Begin = Callable[[str, int], None]  # a part of a trial, and its seconds
 
 
 def serve_trials(descriptor: int) -> None:
@@ -124,20 +125,7 @@ def try_folder(folder: Path, dtype: str, report: ReportTrial) -> int:
     module = _blank(plan, getattr(torch, dtype) if dtype else None)
     _check_size(module, files.stored_numbers(folder))
     size = sum(t.numel() * t.element_size() for t in (*module.parameters(), *module.buffers()))
-    inputs: dict[str, torch.Tensor] = {}
-    has_towers = issubclass(plan.model_class, TextImageModel)
-    if has_towers or issubclass(plan.model_class, ImageModel):
-        begin(files.PREPROCESSOR, ANSWERING_SECONDS)
-        shape = ImageProcessor(folder, load.transformers_library()).shape
-        begin("config.json", BUILDING_SECONDS)
-        inputs = {"pixel_values": torch.zeros(1, *shape, device="meta")}
-    if issubclass(plan.model_class, SpeechToText | SoundReader):
-        begin(files.PREPROCESSOR, ANSWERING_SECONDS)
-        processor = SoundProcessor(folder, load.transformers_library())
-        features = processor.features(decoded_sound(example_sound()))
-        begin("config.json", BUILDING_SECONDS)
-        inputs = {processor.reads: features[None].to("meta")}
-    _run_blank(module, **inputs, **_blank_text(plan))
+    _run_blank(module, **_blank_file(folder, plan, begin), **_blank_text(plan))
     if issubclass(plan.model_class, CTCModel):
         begin("tokenizer", READING_SECONDS)
         spelling(folder, plan.config, load.transformers_library())
@@ -145,6 +133,7 @@ def try_folder(folder: Path, dtype: str, report: ReportTrial) -> int:
         return size
     begin("tokenizer", READING_SECONDS)
     library = load.library_tokenizer(folder)
+    has_towers = issubclass(plan.model_class, TextImageModel)
     try:
         reader = getattr(module, TEXT_TOWER, module) if has_towers else module
         sizes = hub_sizes(plan.name, reader, plan.config, library, False)
@@ -154,6 +143,22 @@ def try_folder(folder: Path, dtype: str, report: ReportTrial) -> int:
     begin("tokenizer", ANSWERING_SECONDS)
     tokenizer_trial.try_tokenizer(tokenizer, library)
     return size
+
+
+def _blank_file(folder: Path, plan: load.OpeningPlan, begin: _Begin) -> dict[str, torch.Tensor]:
+    """Return an image or a sound as the input of a model that reads one."""
+    if issubclass(plan.model_class, TextImageModel | ImageModel):
+        begin(files.PREPROCESSOR, ANSWERING_SECONDS)
+        shape = ImageProcessor(folder, load.transformers_library()).shape
+        begin("config.json", BUILDING_SECONDS)
+        return {"pixel_values": torch.zeros(1, *shape, device="meta")}
+    if issubclass(plan.model_class, SpeechToText | SoundReader):
+        begin(files.PREPROCESSOR, ANSWERING_SECONDS)
+        processor = SoundProcessor(folder, load.transformers_library())
+        features = processor.features(decoded_sound(example_sound()))
+        begin("config.json", BUILDING_SECONDS)
+        return {processor.reads: features[None].to("meta")}
+    return {}
 
 
 def _blank_text(plan: load.OpeningPlan) -> dict[str, Any]:
@@ -181,7 +186,7 @@ def _blank(plan: load.OpeningPlan, dtype: torch.dtype | None) -> nn.Module:
 def _check_size(module: nn.Module, stored: int) -> None:
     """Raise CheckpointError for a model far larger than its weights.
 
-    A matrix that is used in has_towers places may be stored once.
+    A matrix that is used in two places may be stored once.
     """
     n_parameters = sum(p.numel() for p in module.parameters())
     if n_parameters > 2 * stored + SPARE:
