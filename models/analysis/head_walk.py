@@ -111,15 +111,6 @@ def head_walk(site: AttentionSite, query: int, head: int, batch: int = 0) -> Wal
     weights = every_weight[place]  # (key,), as scores
     factors = site.factors(every_weight, head, batch, rows)[place]
     b = site.mixed(every_weight, head, batch, rows)[place]
-    position = torch.tensor([query])
-    named_terms = tuple(
-        NamedTerm(
-            term.name,
-            term.products(head, query, site.n_key, batch),
-            term.scores(head, position, site.n_key, batch)[0],
-        )
-        for term in site.terms
-    )
     return Walk(
         query,
         head,
@@ -129,7 +120,7 @@ def head_walk(site: AttentionSite, query: int, head: int, batch: int = 0) -> Wal
         k,
         v,
         compare_scores(site.similarity, q, k),
-        named_terms,
+        _named_terms(site, query, head, batch),
         scores,
         allowed,
         scores.masked_fill(~allowed, -torch.inf),
@@ -140,6 +131,18 @@ def head_walk(site: AttentionSite, query: int, head: int, batch: int = 0) -> Wal
         b,
         b @ head_projection(site, "W_O", head)[0] if site.projections else None,
         site.edits,
+    )
+
+
+def _named_terms(site: AttentionSite, query: int, head: int, batch: int) -> tuple[NamedTerm, ...]:
+    position = torch.tensor([query])
+    return tuple(
+        NamedTerm(
+            term.name,
+            term.products(head, query, site.n_key, batch),
+            term.scores(head, position, site.n_key, batch)[0],
+        )
+        for term in site.terms
     )
 
 

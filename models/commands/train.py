@@ -68,13 +68,7 @@ def _train(options: argparse.Namespace) -> int:
     plan = plan_of(options, n_pairs, start)
     out = options.out or Path("runs") / f"{options.task}-{model_of(options)}"
     with joined_processes(device) as rank:
-        held_out_files = {"validation_files": options.valid, "test_files": options.test}
-        task = open_task(
-            options.task,
-            options.data,
-            **plan.data,
-            **{name: files for name, files in held_out_files.items() if files},
-        )
+        task = _task_of(options, plan)
         config = planned_config(plan, task)
         begin = Start(start.name, start.weights_digest, start.model.state_dict()) if start else None
         trainer = Trainer(
@@ -85,12 +79,8 @@ def _train(options: argparse.Namespace) -> int:
                 print(f"resumed at step {trainer.resume()}")
             elif rank == 0:
                 _begin(out, options.overwrite)
-            if rank == 0 and n_pairs and isinstance(task, TranslationTask):
-                _print_pairs(n_pairs, plan, task)
-            elif rank == 0 and "documents" in (data := task.data()):
-                _print_texts(plan, data)
-            elif rank == 0:
-                print(f"{options.task}, {model_of(options)}: {settings_line(plan)}")
+            if rank == 0:
+                _print_run(options, plan, task, n_pairs)
             if options.controlled:
                 return follow_controlled(trainer, lambda: record_score(task, out, device))
             if not _follow(trainer, quiet=rank > 0):
@@ -98,6 +88,17 @@ def _train(options: argparse.Namespace) -> int:
             if rank == 0:
                 record_score(task, out, device)
     return 0
+
+
+def _task_of(options: argparse.Namespace, plan: Plan) -> Task:
+    """Open the task with its data, and the files that are held out if they are given."""
+    held_out_files = {"validation_files": options.valid, "test_files": options.test}
+    return open_task(
+        options.task,
+        options.data,
+        **plan.data,
+        **{name: files for name, files in held_out_files.items() if files},
+    )
 
 
 def _check_languages(codes: Sequence[str]) -> None:
@@ -124,6 +125,16 @@ def _begin(out: Path, overwrite: bool) -> None:
             f"{out} already holds a run ({old_files[0].name}); "
             "--resume continues it, --overwrite removes it"
         )
+
+
+def _print_run(options: argparse.Namespace, plan: Plan, task: Task, n_pairs: int | None) -> None:
+    """Print the settings of the run, and of a task of texts the sizes of its splits."""
+    if n_pairs and isinstance(task, TranslationTask):
+        _print_pairs(n_pairs, plan, task)
+    elif "documents" in (data := task.data()):
+        _print_texts(plan, data)
+    else:
+        print(f"{options.task}, {model_of(options)}: {settings_line(plan)}")
 
 
 def _print_pairs(n_pairs: int, plan: Plan, task: TranslationTask) -> None:
