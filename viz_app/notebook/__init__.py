@@ -33,7 +33,7 @@ The names of BertViz, and what takes their place:
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from models.analysis.head_measures import MEASURES
@@ -118,21 +118,8 @@ def head(
     """
     run = _joined(run, words)
     site, number = place_of(run, layer, head, kind)
-    if strength not in STRENGTHS:
-        raise ValueError(
-            f"strength must be {range_text([repr(name) for name in STRENGTHS])}, not {strength!r}"
-        )
-    if around is not None and not (0 <= around[0] < site.n_query and 0 <= around[1] < site.n_key):
-        raise ValueError(
-            f"around must be a query below {site.n_query} and a key below {site.n_key}, not {around!r}"
-        )
-
-    held = re.fullmatch("([qk])([0-9]+)", lock)
-    if lock and not (held and int(held[2]) < (site.n_query if held[1] == "q" else site.n_key)):
-        raise ValueError(
-            f'lock must be "q" and a query below {site.n_query}, or "k" and a key below {site.n_key}, '
-            f"not {lock!r}"
-        )
+    _check_name("strength", strength, STRENGTHS)
+    _check_tokens(site, around, lock)
 
     def drawn(hides: bool) -> bytes:
         return drawn_head.head_payload(
@@ -174,24 +161,11 @@ def lines(
     run = _joined(run, words)
     kind = sites_of(run, kind)[0].kind
     check_length(run, kind, "lines")
-    if measure not in MEASURES:
-        raise ValueError(
-            f"measure must be {range_text([repr(name) for name in MEASURES])}, not {measure!r}"
-        )
-    if heads is not None and len(heads) > MAX_SHOWN_HEADS:
-        raise ValueError(
-            f"lines of at most {MAX_SHOWN_HEADS} heads can be told apart, not of {len(heads)}"
-        )
-    places = None if heads is None else [place_of(run, *place, kind) for place in heads]
-    ungrouped = HeadGroup(run, kind, measure, None)
-    numbers = {(site.name, head): n for n, (site, head) in enumerate(ungrouped.heads)}
-    group = replace(
-        ungrouped,
-        chosen=None
-        if places is None
-        else tuple(sorted(numbers[site.name, n] for site, n in places)),
-    )
-    orders = {name: replace(ungrouped, measure=name).order for name in MEASURES}
+    _check_name("measure", measure, MEASURES)
+    group = HeadGroup(run, kind, measure, None)
+    if heads is not None:
+        group = replace(group, chosen=_chosen_heads(group, heads))
+    orders = {name: replace(group, measure=name).order for name in MEASURES}
     answers = [
         *(
             Answer("news", {"measure": name}, fields={"measure": name, "order": order})
@@ -199,7 +173,7 @@ def lines(
         ),
         *(
             Answer("news", {"head": n}, says="These lines are drawn by", code=_lines_call(group, n))
-            for n in numbers.values()
+            for n in range(len(group.heads))
         ),
         Answer("news", takes=("query",)),
     ]
@@ -212,6 +186,49 @@ def lines(
         theme,
         LINES_HEIGHT,
     )
+
+
+def _check_name(what: str, name: str, names: Collection[str]) -> None:
+    """Check an argument that takes one of these names.
+
+    Raises:
+        ValueError: It is none of them.
+    """
+    if name not in names:
+        raise ValueError(f"{what} must be {range_text([repr(one) for one in names])}, not {name!r}")
+
+
+def _check_tokens(site: AttentionSite, around: tuple[int, int] | None, lock: str) -> None:
+    """Check the cell to draw around, and the token to hold.
+
+    Raises:
+        ValueError: The site has no such query or key.
+    """
+    if around is not None and not (0 <= around[0] < site.n_query and 0 <= around[1] < site.n_key):
+        raise ValueError(
+            f"around must be a query below {site.n_query} and a key below {site.n_key}, not {around!r}"
+        )
+    held = re.fullmatch("([qk])([0-9]+)", lock)
+    if lock and not (held and int(held[2]) < (site.n_query if held[1] == "q" else site.n_key)):
+        raise ValueError(
+            f'lock must be "q" and a query below {site.n_query}, or "k" and a key below {site.n_key}, '
+            f"not {lock!r}"
+        )
+
+
+def _chosen_heads(group: HeadGroup, heads: Sequence[tuple[int | str, int]]) -> tuple[int, ...]:
+    """Return the numbers of these (layer, head) in the group.
+
+    Raises:
+        ValueError: One of them does not exist, or there are too many.
+    """
+    if len(heads) > MAX_SHOWN_HEADS:
+        raise ValueError(
+            f"lines of at most {MAX_SHOWN_HEADS} heads can be told apart, not of {len(heads)}"
+        )
+    numbers = {(site.name, head): n for n, (site, head) in enumerate(group.heads)}
+    places = [place_of(group.trace, *place, group.kind) for place in heads]
+    return tuple(sorted(numbers[site.name, head] for site, head in places))
 
 
 def _joined(run: Trace, words: bool) -> Trace:

@@ -51,6 +51,21 @@ def compare(
         _check_compared(compared, focus)
     at_head = _at(compared, focus)
     picture = Mounted(DIFFERENCE, _drawn(at_head, run_a, run_b))
+    names = [f"{run.model.name}{' (changed)' if run.edits else ''}" for run in (run_a, run_b)]
+    about = f"First run: {caption(facts(run_a))} Second run: {caption(facts(run_b))}"
+    title = f"Heads of {names[0]} and {names[1]} compared"
+    return Picture(
+        title,
+        about,
+        [Mounted(DISTANCES, distances(at_head)), picture],
+        _answers(compared, run_a, run_b),
+        theme,
+        COMPARISON_HEIGHT,
+    )
+
+
+def _answers(compared: comparison.Comparison, run_a: Trace, run_b: Trace) -> list[Answer]:
+    """Return the answers to a click on each head: its maps or, for long texts, the call."""
     places = [
         (site.name, number)
         for pair in compared.kinds
@@ -69,17 +84,7 @@ def compare(
         else:
             code = _call(run_a, name, number)
             answers.append(Answer("pick", pick, says="These maps are drawn by", code=code))
-    names = [f"{run.model.name}{' (changed)' if run.edits else ''}" for run in (run_a, run_b)]
-    about = f"First run: {caption(facts(run_a))} Second run: {caption(facts(run_b))}"
-    title = f"Heads of {names[0]} and {names[1]} compared"
-    return Picture(
-        title,
-        about,
-        [Mounted(DISTANCES, distances(at_head)), picture],
-        answers,
-        theme,
-        COMPARISON_HEIGHT,
-    )
+    return answers
 
 
 def _at(compared: comparison.Comparison, focus: ComparedHead) -> Compared:
