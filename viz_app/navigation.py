@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from models import InputError
 from viz_app import bounds, checkpoints, ui, words
@@ -154,15 +155,20 @@ def _page(address: str, pages: dict[str, Any]) -> None:
     text_fields = session.scope.model.text_fields if session.scope else ()
     fields = [url_state.parameter_of(field).name for field in text_fields]
     _show_tools(session, fields)
-    if messages := url_state.invalid_messages():
-        ui.show_note(note_room, INVALID.format("; ".join(messages)), bad=True, key="address")
-    address_now = url_state.postpone() if session.opening else url_state.publish()
-    if (n := len(address_now.query)) > bounds.MAX_ADDRESS:
-        sentence = NOT_RELOADABLE.format(n, bounds.MAX_ADDRESS)
-        ui.show_note(note_room, sentence, bad=True, key="long-address")
-    _listen(session, fields, address_now)
+    _listen(session, fields, _publish_address(session, note_room))
     if session.run and are_long(session.run.trace.fields.values()):
         process.release_memory_soon()
+
+
+def _publish_address(session: LiveSession, note_room: DeltaGenerator) -> url_state.Address:
+    """Return the page's address; note what of the link is invalid, or that it is too long."""
+    if messages := url_state.invalid_messages():
+        ui.show_note(note_room, INVALID.format("; ".join(messages)), bad=True, key="address")
+    address = url_state.postpone() if session.opening else url_state.publish()
+    if (n := len(address.query)) > bounds.MAX_ADDRESS:
+        sentence = NOT_RELOADABLE.format(n, bounds.MAX_ADDRESS)
+        ui.show_note(note_room, sentence, bad=True, key="long-address")
+    return address
 
 
 def _show_tools(session: LiveSession, fields: Sequence[str]) -> None:

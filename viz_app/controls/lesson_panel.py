@@ -105,17 +105,11 @@ def draw_lesson(
         )
         return {LESSON_KEY: picture if status else picture | _next_button(lesson)}
 
-    if status:
-        handlers = class_panel.handlers(status, lesson, session)
-    else:
-        handlers = {
-            "on_predict": lambda prediction: lesson_state.predict(
-                lesson, number, prediction, session
-            ),
-            "on_step": partial(_open_step, lesson, session),
-            "on_leave": lesson_state.leave_lesson,
-            "on_next": partial(_open_next, lesson, session),
-        }
+    handlers = (
+        class_panel.handlers(status, lesson, session)
+        if status
+        else _handlers(lesson, number, session)
+    )
     is_asked = find_departure(run, beside(run)) is None
     draw_class = partial(
         class_panel.draw_class, status, lesson, session, run, beside(run), is_here, is_asked
@@ -126,6 +120,16 @@ def draw_lesson(
     if in_class and not in_class.leads:
         draw_class()
     return pictures
+
+
+def _handlers(lesson: Lesson, number: int, session: LiveSession) -> dict[str, Callable]:
+    """Return what the component calls outside a class."""
+    return {
+        "on_predict": lambda prediction: lesson_state.predict(lesson, number, prediction, session),
+        "on_step": partial(_open_step, lesson, session),
+        "on_leave": lesson_state.leave_lesson,
+        "on_next": partial(_open_next, lesson, session),
+    }
 
 
 def _beside(other: Change | None, run: CurrentRun) -> CurrentRun | None:

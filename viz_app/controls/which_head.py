@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
@@ -51,37 +51,52 @@ def which_head(
             picked.name, None if number in (MEAN_OPTION, None) else min(number, picked.n_heads) - 1
         )
 
-    for label, key, options, value, named in (
-        ("Attention", _KIND, list(kinds), site.kind, lambda kind: words.kind_short(kinds[kind][0])),
-        (
-            "Layer",
-            _LAYER,
-            list(range(1, len(names) + 1)),
-            names.index(site.name) + 1,
-            lambda number: _layer_names(kinds[site.kind])[number - 1],
-        ),
-        (
-            "Head",
-            _HEAD,
-            [*[MEAN_OPTION] * mean, *range(1, site.n_heads + 1)],
-            MEAN_OPTION if head is None else head + 1,
-            str,
-        ),
-    )[: 3 if heads else 1]:
-        if len(options) > 1:
+    parts = [_kind_part(kinds, site)]
+    if heads:
+        parts += [_layer_part(kinds[site.kind], site), _head_part(site, head, mean)]
+    for part in parts:
+        if len(part.options) > 1:
             note_choice(
                 DrawnChoice(
-                    key,
-                    label,
-                    words.GLOSSARY.get(label.lower(), ""),
-                    tuple(map(named, options)),
-                    options.index(value),
-                    lambda i, key=key, options=options: move({key: options[i]}),
+                    part.key,
+                    part.label,
+                    words.GLOSSARY.get(part.label.lower(), ""),
+                    tuple(map(part.named, part.options)),
+                    part.options.index(part.value),
+                    lambda i, part=part: move({part.key: part.options[i]}),
                 )
             )
-            pick_one(label, key, options, value, move, named)
+            pick_one(part.label, part.key, part.options, part.value, move, part.named)
         else:
-            st.session_state.pop(key, None)
+            st.session_state.pop(part.key, None)
+
+
+class _Part(NamedTuple):
+    """One part of the choice: its options, the chosen one, and how an option is displayed."""
+
+    label: str
+    key: str
+    options: Sequence[Any]
+    value: object
+    named: Callable[[Any], str]
+
+
+def _kind_part(kinds: Kinds, site: AttentionSite) -> _Part:
+    def named(kind: str) -> str:
+        return words.kind_short(kinds[kind][0])
+
+    return _Part("Attention", _KIND, list(kinds), site.kind, named)
+
+
+def _layer_part(sites: Sequence[AttentionSite], site: AttentionSite) -> _Part:
+    numbers, names = range(1, len(sites) + 1), _layer_names(sites)
+    chosen = [one.name for one in sites].index(site.name) + 1
+    return _Part("Layer", _LAYER, numbers, chosen, lambda number: names[number - 1])
+
+
+def _head_part(site: AttentionSite, head: int | None, mean: bool) -> _Part:
+    options = [*[MEAN_OPTION] * mean, *range(1, site.n_heads + 1)]
+    return _Part("Head", _HEAD, options, MEAN_OPTION if head is None else head + 1, str)
 
 
 def _layer_names(sites: Sequence[AttentionSite]) -> list[str]:
