@@ -105,6 +105,13 @@ def _step(site: AttentionSite) -> str:
     return WORD_STEP if isinstance(site, WordSite) else STEP_AXIS
 
 
+_ALIGNMENT = (
+    "Queries are the decoder's state **s(i−1)** before a step. Keys and values are both the encoder's states **h(j)**, "
+    "one for each {}. The step then reads their mixture, the context c(i). The row of a token is the step that reads it "
+    "and predicts the next. Its query is made before that token is read, from the tokens above it alone."
+)
+
+
 def where_from(site: AttentionSite, t: Terms) -> str:
     """Return, in Markdown, where this kind's queries, keys and values come from."""
     if isinstance(site, WordSite):
@@ -116,26 +123,14 @@ def where_from(site: AttentionSite, t: Terms) -> str:
         )
     query, key = t.of(site.query_stream), t.of(site.key_stream)
     if is_alignment(site):
-        return (
-            "Queries are the decoder's state **s(i−1)** before a step. Keys and values are both the encoder's states "
-            f"**h(j)**, one for each {key.token}. The step then reads their mixture, the context c(i). The row of a "
-            "token is the step that reads it and predicts the next. Its query is made before that token is read, from"
-            " the tokens above it alone."
-        )
+        return _ALIGNMENT.format(key.token)
     if (site.stack, site.role) == ("decoder", "cross"):
         return (
             f"Queries **Q** come from {query.text} (the decoder). The keys **K** and values **V** come from {key.text}"
             " (as it leaves the encoder). This is where the two texts meet."
         )
     if site.role == "query":
-        origin = (
-            "Queries **Q** come from the query stream, which knows its position but not the token there. The keys "
-            f"**K** and values **V** come from the content stream of {key.text}"
-        )
-        read = ". The query stream attends to what comes before it in the order."
-        if not has_own_mask(site):
-            read = may_read(site, query.token)
-        return origin + read + " Its last state predicts the token at its own position."
+        return _of_query_stream(site, query.token, key.text)
     if site.site_kind.between_streams:
         return f"Queries **Q** come from {query.text}. The keys **K** and values **V** come from {key.text}."
     all_from_query = f"Queries **Q**, keys **K** and values **V** all come from {query.text}"
@@ -146,6 +141,18 @@ def where_from(site: AttentionSite, t: Terms) -> str:
             "before it in the order."
         )
     return all_from_query + may_read(site, query.token)
+
+
+def _of_query_stream(site: AttentionSite, query_token: str, content: str) -> str:
+    """Return where queries, keys and values of a query stream come from."""
+    origin = (
+        "Queries **Q** come from the query stream, which knows its position but not the token there. The keys "
+        f"**K** and values **V** come from the content stream of {content}"
+    )
+    read = ". The query stream attends to what comes before it in the order."
+    if not has_own_mask(site):
+        read = may_read(site, query_token)
+    return origin + read + " Its last state predicts the token at its own position."
 
 
 def formula(site: AttentionSite) -> str:

@@ -128,43 +128,38 @@ def no_room(n_ctx: int) -> str:
 
 def explain_decoding(model: Model, edits: Sequence[Edit] = ()) -> str:
     """Explain, in Markdown, the order of training and inference under edits, and what is cached."""
-    config, kinds = (
-        model.config,
-        [kind for kind in model.kinds if kind.query_stream == model.writes],
-    )
-    crosses = any(kind.key_stream != model.writes for kind in kinds)
-    if not model.is_recurrent:
-        reads_own_text = any(kind.key_stream == model.writes for kind in kinds)
-        hidden, kept_note = _READS_ITSELF if reads_own_text else _READS_THE_SOURCE_ALONE
-        kept_note = kept_note.format(
-            source=" Those of the source are the same at every step." if crosses else ""
-        )
-        sentence, step = (_GOES_ON, _FROM_PROMPT) if model.continues else (_SHIFTED, _FROM_START)
-        because = "" if model.can_cache else _NO_CACHE
-        if sees_ahead(model, edits):
-            cause = "without a look-ahead mask"
-            if not model.sees_ahead:
-                cause = "with this run's changed mask"
-            hidden, because = (part.format(cause) for part in _SEES_AHEAD)
-            because = because[0].upper() + because[1:]
-        cache = (
-            _NOTHING_KEPT.format(because=because)
-            if because
-            else _KEPT.format(kept=kept_note, step=step)
-        )
-        return _WHY.format(known=sentence, hidden=hidden, cache=cache)
+    read_streams = {kind.key_stream for kind in model.kinds if kind.query_stream == model.writes}
+    crosses = bool(read_streams - {model.writes})
+    if model.is_recurrent:
+        return _explain_recurrent(model.config.d_hidden, crosses)
+    hidden, kept = _READS_ITSELF if model.writes in read_streams else _READS_THE_SOURCE_ALONE
+    kept = kept.format(source=" Those of the source are the same at every step." if crosses else "")
+    known, step = (_GOES_ON, _FROM_PROMPT) if model.continues else (_SHIFTED, _FROM_START)
+    because = "" if model.can_cache else _NO_CACHE
+    if sees_ahead(model, edits):
+        cause = "without a look-ahead mask"
+        if not model.sees_ahead:
+            cause = "with this run's changed mask"
+        hidden, because = (part.format(cause) for part in _SEES_AHEAD)
+        because = because[0].upper() + because[1:]
+    cache = _NOTHING_KEPT.format(because=because) if because else _KEPT.format(kept=kept, step=step)
+    return _WHY.format(known=known, hidden=hidden, cache=cache)
+
+
+def _explain_recurrent(n_numbers: int, crosses: bool) -> str:
+    """Explain the order in which a recurrent decoder works, and the state that it keeps."""
     if not crosses:
         return _WHY_RECURRENT.format(
             align="",
             before="",
-            n=config.d_hidden,
+            n=n_numbers,
             gone="either text",
             kept=" It starts from h(m), where the encoder's reading ended.",
         )
     return _WHY_RECURRENT.format(
         align=" and the context c(i)",
         before=" and U h(j)",
-        n=config.d_hidden,
+        n=n_numbers,
         gone="its own text",
         kept=(
             " U h(j) is kept too: no step changes it. The alignment attends to the states h(j) of the source at every "

@@ -117,7 +117,30 @@ def _edited(view: str, site: AttentionSite) -> str:
 
 
 def _explained(view: str, site: AttentionSite, t: words.Terms) -> str:
-    if view == "matrices" and site.similarity.name != "scaled dot":
+    explanations = {
+        "walk": lambda: f"{words.where_from(site, t)}\n\n{words.how_to_read(site)}",
+        "matrices": lambda: _explain_matrices(site),
+        "scaling": lambda: _explain_scaling(site.d_head),
+        "several": lambda: _SEVERAL,
+        "heads": lambda: f"{_added_up(site)} {_HEAD_MEASURES}",
+    }
+    return explanations[view]()
+
+
+_SEVERAL = (
+    "The number of a head does not tell what it does, but that can be measured. Each column is one "
+    "measure of the weights on this text, a mean over its queries. On another text a head may measure "
+    "differently. A head that is first on many texts is named after it: a previous-token head, for example. See Clark et al. "
+    "(2019) and Voita et al. (2019)."
+)
+_HEAD_MEASURES = (
+    "**Length** tells how much a head adds. The **cosine** with the output tells whether it points the same way as the "
+    "sum. The cosine with the stream, if there is one, is above 0 where the head strengthens what is already there."
+)
+
+
+def _explain_matrices(site: AttentionSite) -> str:
+    if site.similarity.name != "scaled dot":
         return (
             f"All steps of the walk for all tokens at once: {words.formula(site)} for every pair, softmax, mixture. "
             + (
@@ -128,44 +151,35 @@ def _explained(view: str, site: AttentionSite, t: words.Terms) -> str:
             )
             + "Rows and columns are two ways to write the same numbers; one is the other transposed."
         )
-    d, h, has_bias = (
-        site.d_head,
-        site.n_heads,
-        bool(site.projections) and site.projections["W_O"][1] is not None,
-    )
     and_terms = (
         f" Further terms of each score: {words.join_names([term.name for term in site.terms])}."
         if site.terms
         else ""
     )
-    return {
-        "walk": f"{words.where_from(site, t)}\n\n{words.how_to_read(site)}",
-        "matrices": "All steps of the walk for all tokens at once. One product, $Q K^\\top$, compares every query with"
-        f" every key.{and_terms} No query has to wait for another, so attention runs in parallel. Papers "
-        "mostly write a token as a row, $A = Q K^\\top$ with softmax over each row. Many lecture notes "
-        "write it as a column, $A = K^\\top Q$ with softmax over each column. The numbers are the same, "
-        "transposed.",
-        "scaling": "If the numbers of q and k are independent, with mean 0 and variance 1, $q\\cdot k$ has the "
+    return (
+        "All steps of the walk for all tokens at once. One product, $Q K^\\top$, compares every query with every key."
+        f"{and_terms} No query has to wait for another, so attention runs in parallel. Papers mostly write a token as a "
+        "row, $A = Q K^\\top$ with softmax over each row. Many lecture notes write it as a column, $A = K^\\top Q$ with "
+        "softmax over each column. The numbers are the same, transposed."
+    )
+
+
+def _explain_scaling(d: int) -> str:
+    return (
+        "If the numbers of q and k are independent, with mean 0 and variance 1, $q\\cdot k$ has the "
         f"variance $d_k = {d}$. Dividing by $\\sqrt{{{d}}}$ brings it back to 1 (Vaswani et al. 2017, §3.2.1). **Entropy**, "
         "$-\\sum_j p_j \\ln p_j$, measures how evenly a query spreads its attention, in nats. The **gradient** of softmax is "
         "$\\mathrm{diag}(p) - p\\,p^\\top$. Its size, the Frobenius norm $\\lVert\\cdot\\rVert$, tells how far the weights move "
         "when the scores do. Divided by the divisor, it tells how far they move when $q\\cdot k$ does: that reaches q and k. "
-        "The curves take any divisor; the dashed lines mark the model's and 1.",
-        "several": "The number of a head does not tell what it does, but that can be measured. Each column is one "
-        "measure of the weights on this text, a mean over its queries. On another text a head may measure "
-        "differently. A head that is first on many texts is named after it: a previous-token head, for example. See Clark et al. "
-        "(2019) and Voita et al. (2019).",
-        "heads": f"{_added_up(h, _BIAS * has_bias)} **Length** tells how much a head adds. The **cosine** with the output "
-        "tells whether it points the same way as the sum. The cosine with the stream, if there is one, is above 0 where the head "
-        "strengthens what is already there.",
-    }[view]
+        "The curves take any divisor; the dashed lines mark the model's and 1."
+    )
 
 
-_BIAS = r" + \text{bias}"
-
-
-def _added_up(n_heads: int, bias: str) -> str:
-    """Explain that concatenating and multiplying is a sum over heads; `bias` is _BIAS or ""."""
+def _added_up(site: AttentionSite) -> str:
+    """Explain that concatenating and multiplying is a sum over heads."""
+    n_heads = site.n_heads
+    has_bias = bool(site.projections) and site.projections["W_O"][1] is not None
+    bias = r" + \text{bias}" * has_bias
     if n_heads == 1:
         return (
             f"$b\\,W_O{bias}$: with one head there is one part{', and the bias' if bias else ''}."

@@ -168,7 +168,12 @@ def length_share(value: float) -> str:
 
 def measured_rows(measures: Sequence[FormulaMeasures]) -> list[tuple[str, list[str]]]:
     """Return the comparison as a table: measurements, each with its value for each formula."""
-    d, k = measures[0].table.shape[1], measures[0].shift
+    return [*_table_rows(measures), *_shift_rows(measures)]
+
+
+def _table_rows(measures: Sequence[FormulaMeasures]) -> list[tuple[str, list[str]]]:
+    """Return what is measured over the positions shown."""
+    d = measures[0].table.shape[1]
     lengths = [m.table.norm(dim=1) for m in measures]
     return [
         (
@@ -198,6 +203,13 @@ def measured_rows(measures: Sequence[FormulaMeasures]) -> list[tuple[str, list[s
             "PE·PEᵀ at one distance differs between positions by",
             [f"{m.similarity.spread:.2g}" if m.similarity.spread > 1e-6 else "0" for m in measures],
         ),
+    ]
+
+
+def _shift_rows(measures: Sequence[FormulaMeasures]) -> list[tuple[str, list[str]]]:
+    """Return how well one matrix takes every position to the one a shift further on."""
+    k = measures[0].shift
+    return [
         (
             f"Shift by {k}: turning each pair by its fixed angle misses by",
             [length_share(m.rotation_miss) for m in measures],
