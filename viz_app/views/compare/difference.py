@@ -17,7 +17,7 @@ from viz_app.drawing.labels import (
 from viz_app.drawing.payload import pack
 from viz_app.drawing.stamp import saving
 from viz_app.views.compare import text
-from viz_app.views.compare.compared import Compared
+from viz_app.views.compare.compared import Compared, GridIndex
 from viz_app.views.compare.text import Sides
 
 
@@ -26,11 +26,7 @@ def difference(what: Compared, answers: dict[str, Any]) -> bytes:
     first, second = (one.numpy() for one in what.maps)
     (queries, keys), *of_each_run = _labels(what)
     signed = first - second
-    titles = _names(what)
-    are_steps = what.pair.queries.how != WORDS and queries_are_written(
-        what.comparison.first, what.site
-    )
-    query_axis, key_axis = words.axes(what.site, what.terms, are_steps)
+    titles, (query_axis, key_axis) = _names(what), _axis_titles(what)
     header = {
         "title": f"{_heading(what)}: {text.distance_in_bits(what.distance)} apart",
         "site": what.site.name,
@@ -46,23 +42,28 @@ def difference(what: Compared, answers: dict[str, Any]) -> bytes:
         "how": _how(what),
         "most": _most(what, titles, signed, queries, keys),
         **answers,
-        **saving(
-            what.file_of_pair,
-            what.about(difference=_difference(what)),
-        ),
+        **saving(what.file_of_pair, what.about(difference=_difference(what))),
     }
-    blocked = [
-        (~what.pair.allowed(side, *at)).numpy().astype(np.uint8)
-        for side, at in enumerate((what.chosen, what.opposite))
-    ]
     return pack(
         header,
         first=first.astype(np.float32),
         second=second.astype(np.float32),
         difference=signed.astype(np.float32),
-        blockedFirst=blocked[0],
-        blockedSecond=blocked[1],
+        blockedFirst=_blocked(what, 0, what.chosen),
+        blockedSecond=_blocked(what, 1, what.opposite),
     )
+
+
+def _axis_titles(what: Compared) -> tuple[str, str]:
+    """Return the titles of the query axis and of the key axis."""
+    are_words, run = what.pair.queries.how == WORDS, what.comparison.first
+    writes = not are_words and queries_are_written(run, what.site)
+    return words.axes(what.site, what.terms, writes)
+
+
+def _blocked(what: Compared, side: int, head: GridIndex) -> np.ndarray:
+    """Return 1 for each cell that the mask of a head blocks."""
+    return (~what.pair.allowed(side, *head)).numpy().astype(np.uint8)
 
 
 def _names(what: Compared) -> list[str]:

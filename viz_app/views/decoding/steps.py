@@ -39,7 +39,6 @@ def stepper(
     `step` is the initial position from 0, `note` an additional sentence.
     """
     trace, tokenizer = runs.trace, scope.tokenizer
-    diverges, disagrees = runs.divergence, runs.disagreement
     block, work = keys_in_a_block(runs, reading), _multiply_adds(runs, scope)
     scales = widen_scales(extents := _extent(runs, work), extent)
     header: dict[str, Any] = {
@@ -51,11 +50,7 @@ def stepper(
         "block": block,
         "blocks": _blocks(runs, tokenizer, block),
         "prompt": _json(given_row(runs, tokenizer)[: runs.n_opening - 1]),
-        "parallel": _parallel(runs, tokenizer),
-        "serial": _serial(runs, tokenizer),
-        "free": _free(runs, tokenizer),
-        "diverges": -1 if diverges is None else diverges,
-        "disagrees": -1 if disagrees is None else disagrees,
+        **_lanes(runs, tokenizer),
         "seesAhead": runs.sees_ahead,
         "forced": [i for i, _ in runs.method.forced],
         "how": METHOD_NAMES[runs.method.strategy],
@@ -67,18 +62,38 @@ def stepper(
         "vectors": _vectors(runs, scales),
         "extent": extents,
         "most": scales.get("multiply-adds", 0),
-        "sourceName": terms.of(trace.attention[reading.cross].key_stream).text
-        if reading.cross
-        else "",
-        "targetName": terms.of(trace.next_token.stream).text,
-        "ownText": runs.writer,
-        "box": terms.label(scope.model.fields[-1].name),
+        **_text_names(runs, scope, reading, terms),
         "vocab": len(trace.next_token.logits[0]),
         "mostEntropy": math.log2(len(trace.next_token.logits[0])),
         "work": work,
         "unforceable": unforceable(scope),
     }
     return pack(header, **_arrays(runs, reading, block))
+
+
+def _lanes(runs: DecodingRuns, tokenizer: Tokenizer) -> dict[str, Any]:
+    """Return the lanes of both runs, and the first positions in which they differ."""
+    diverges, disagrees = runs.divergence, runs.disagreement
+    return {
+        "parallel": _parallel(runs, tokenizer),
+        "serial": _serial(runs, tokenizer),
+        "free": _free(runs, tokenizer),
+        "diverges": -1 if diverges is None else diverges,
+        "disagrees": -1 if disagrees is None else disagrees,
+    }
+
+
+def _text_names(
+    runs: DecodingRuns, scope: Scope, reading: ShownAttention, terms: words.Terms
+) -> dict[str, str]:
+    """Return what the source and the generated text are called."""
+    attention, cross = runs.trace.attention, reading.cross
+    return {
+        "sourceName": terms.of(attention[cross].key_stream).text if cross else "",
+        "targetName": terms.of(runs.trace.next_token.stream).text,
+        "ownText": runs.writer,
+        "box": terms.label(scope.model.fields[-1].name),
+    }
 
 
 def unforceable(scope: Scope) -> list[int]:

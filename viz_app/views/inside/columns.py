@@ -118,21 +118,7 @@ def _comparison(
     d, d_terms = len(values["q"]), len(values["compared_q"])
     # True if a matrix mixes the numbers of q, so that none of them belongs to a single term
     mixed = name in ("general", "additive")
-    q, k = {"top": "compared_q"}, {"row": "compared_k"}
-    times: Why = (f"= {left} ", q, f" × {right} ", k)
-    of_term: dict[str, Why] = {
-        "scaled dot": ("= ", {"row": "products"}, f" / √{d}"),
-        "cosine": (f"= t {_t(site):.4g} × q̂ ", q, " × k̂ ", k),
-        "additive": ("= v ", {"top": "learned_v"}, " × ", {"row": "products"}),
-        DOT_TIMES: (f"= {_constant(site):.4g} × q ", q, " × k ", k),
-        CAPPED: (
-            f"= {_constant(site):.4g} × q ",
-            q,
-            " × k ",
-            k,
-            ", made smaller as tanh makes their sum",
-        ),
-    }
+    times: Why = (f"= {left} ", _Q, f" × {right} ", _K)
     return {
         "k": Column("q (top), k", _sizes(values, "q", "k", scale["k"]), "strip", "k", scale["k"], ("q", "k"),
                     "" if mixed else "terms"),
@@ -141,10 +127,10 @@ def _comparison(
         "products": Column(
             "tanh of their sum" if name == "additive" else "q ∘ k", f"number by number, ±{_brief(scale['products'])}", "strip",
             "products", scale["products"], family="terms",
-            why=("= tanh(", q, " + ", k, ")") if name == "additive" else times,
+            why=("= tanh(", _Q, " + ", _K, ")") if name == "additive" else times,
         ),
         "terms": Column(_term(name), f"sums to the {_score(site)}, ±{_brief(scale['terms'])}", "strip", "terms", scale["terms"],
-                        family="terms", why=of_term.get(name, times)),
+                        family="terms", why=_term_origin(site, d, times)),
         "raw": Column("q · k", "their sum", "number", "raw", scale["scores"], why=(f"the sum of {d} products",)),
         "scores": Column(
             "÷ √dₖ" if name == "scaled dot" else _score(site), f"÷ {d**0.5:.2f}" if name == "scaled dot" else "their sum", "number",
@@ -152,6 +138,23 @@ def _comparison(
             why=("= ", {"key": "raw"}, f" / √{d}") if name == "scaled dot" else (f"the sum of {d_terms} numbers",),
         ),
     }  # fmt: skip
+
+
+# the number of either compared vector under the pointer
+_Q, _K = {"top": "compared_q"}, {"row": "compared_k"}
+
+
+def _term_origin(site: AttentionSite, d: int, times: Why) -> Why:
+    """Return how a term of the score is computed; `times` is the product of both sides."""
+    product: Why = (f"= {_constant(site):.4g} × q ", _Q, " × k ", _K)
+    origins: dict[str, Why] = {
+        "scaled dot": ("= ", {"row": "products"}, f" / √{d}"),
+        "cosine": (f"= t {_t(site):.4g} × q̂ ", _Q, " × k̂ ", _K),
+        "additive": ("= v ", {"top": "learned_v"}, " × ", {"row": "products"}),
+        DOT_TIMES: product,
+        CAPPED: (*product, ", made smaller as tanh makes their sum"),
+    }
+    return origins.get(site.similarity.name, times)
 
 
 def _named(
@@ -163,7 +166,7 @@ def _named(
     """
     if not site.terms:
         return {}
-    names, d = [CONTENT_TERM, *(term.name for term in site.terms)], site.d_head
+    names = [CONTENT_TERM, *(term.name for term in site.terms)]
     scale, strips = scales["named"], scales["named terms"]
     note = f"sums to the {CONTENT_TERM} term, ±{_brief(strips)}"
     by_id = {
@@ -179,29 +182,25 @@ def _named(
             strips,
             family=array,
         )
-    n_products = {name: values[products_of(name)].shape[1] for name in names[1:]}
-    sums = {name: (f"the sum of {n} numbers",) for name, n in n_products.items()}
-    by_id |= {
-        name: Column(name, "its sum", "number", name, scale, why=why) for name, why in sums.items()
-    }
-    content_why: Why = (
-        ("= ", {"key": "raw"}, f" / √{d}")
-        if site.similarity.name == "scaled dot"
-        else ("the sum of its products",)
-    )
-    by_id[CONTENT_TERM] = Column(
-        CONTENT_TERM,
-        f"÷ {d**0.5:.2f}" if "raw" in values else "its sum",
-        "number",
-        CONTENT_TERM,
-        scale,
-        why=content_why,
-    )
+        why = (f"the sum of {values[array].shape[1]} numbers",)
+        by_id[term.name] = Column(term.name, "its sum", "number", term.name, scale, why=why)
+    by_id[CONTENT_TERM] = _content(site, values, scale)
     why = [part for name in names for part in (f" + {name} ", {"key": name})]
     why[0] = f"= {CONTENT_TERM} "
     by_id["scores"] = Column("= score", "all added up", "number", "scores", scale, why=tuple(why))
     by_id["masked"] = Column("+ mask", "", "number", "masked", scale)
     return by_id
+
+
+def _content(site: AttentionSite, values: dict[str, Tensor], scale: float) -> Column:
+    """Return the column of the similarity's own term, beside which others are added."""
+    why: Why = (
+        ("= ", {"key": "raw"}, f" / √{site.d_head}")
+        if site.similarity.name == "scaled dot"
+        else ("the sum of its products",)
+    )
+    note = f"÷ {site.d_head**0.5:.2f}" if "raw" in values else "its sum"
+    return Column(CONTENT_TERM, note, "number", CONTENT_TERM, scale, why=why)
 
 
 def _weight_title(w: Walk) -> str:

@@ -89,15 +89,7 @@ def _payload(
     run: CurrentRun, output: TokenInOrder, position: int, site: AttentionSite, head: int
 ) -> bytes:
     tokenizer, names = run.scope.tokenizer, labels(run.trace.streams[output.stream])
-    known = _predicted_from(run.trace, position, len(output.order))
-    log_probs, label = output.log_probs[position], output.labels[position]
-    best = log_probs.topk(min(N_ORDERED_TOKENS, len(log_probs)))
-    ids = best.indices.tolist()
-    listed = ids if label in ids else [*ids, label]
-    each, actual = (
-        [expectation(log_probs, token) for token in listed],
-        expectation(log_probs, label),
-    )
+    guess, bars = _guess(run, output, position)
     streams = {
         role: next(stream for stream in run.trace.attention.values() if stream.role == role)
         for role in STREAMS
@@ -110,20 +102,36 @@ def _payload(
         "tokens": [token.as_json() for token in names], "order": list(output.order), "position": position,
         "expected": [token_label(tokenizer, token).as_json() for token in top.indices.tolist()],
         "streams": [[role, _stream_title(role, stream)] for role, stream in streams.items()], "axes": ["predicted", "seen"],
-        "answer": {
-            "title": text.guess_title(names[position].text, 0, 1),
-            "from": text.predicted_from([names[i].text for i in output.order if i in known], position == output.order[0]),
-            "rows": [[token, token_label(tokenizer, token).as_json(), "true token" * (token == label)] for token in listed],
-            "fact": text.actual_token(names[position].text, actual.probability, actual.surprisal, actual.rank, len(log_probs), "true token"),
-            "rest": text.unlisted_tokens(len(ids), float(best.values.exp().sum()), entropy_bits(log_probs)),
-        },
-        "reading": row_header,
+        "answer": guess, "reading": row_header,
     }  # fmt: skip
     arrays = {
         "surprisal": output.surprisal.numpy(),
         "best": top.values.exp().numpy(),
-        "p": np.array([expected.probability for expected in each], np.float32),
-        "ranks": np.array([expected.rank for expected in each], np.int32),
         **{role: stream.allowed().numpy().astype(np.uint8) for role, stream in streams.items()},
     }
-    return pack(header, **arrays, **row)
+    return pack(header, **arrays, **bars, **row)
+
+
+def _guess(
+    run: CurrentRun, output: TokenInOrder, position: int
+) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Return the distribution at a position: its header, and the arrays of its bars."""
+    tokenizer, names = run.scope.tokenizer, labels(run.trace.streams[output.stream])
+    known = _predicted_from(run.trace, position, len(output.order))
+    log_probs, label = output.log_probs[position], output.labels[position]
+    best = log_probs.topk(min(N_ORDERED_TOKENS, len(log_probs)))
+    ids = best.indices.tolist()
+    listed = ids if label in ids else [*ids, label]
+    each = [expectation(log_probs, token) for token in listed]
+    actual = expectation(log_probs, label)
+    header = {
+        "title": text.guess_title(names[position].text, 0, 1),
+        "from": text.predicted_from([names[i].text for i in output.order if i in known], position == output.order[0]),
+        "rows": [[token, token_label(tokenizer, token).as_json(), "true token" * (token == label)] for token in listed],
+        "fact": text.actual_token(names[position].text, actual.probability, actual.surprisal, actual.rank, len(log_probs), "true token"),
+        "rest": text.unlisted_tokens(len(ids), float(best.values.exp().sum()), entropy_bits(log_probs)),
+    }  # fmt: skip
+    return header, {
+        "p": np.array([expected.probability for expected in each], np.float32),
+        "ranks": np.array([expected.rank for expected in each], np.int32),
+    }
