@@ -207,20 +207,8 @@ def _step(
             weight=600,
         )
     ]
-    ids = candidate_tokens(run)[i]
-    for token, p in zip(ids.tolist(), run.log_probs[i][ids].exp().tolist(), strict=True):
-        y += 18
-        parts.append(
-            _text(
-                x + 84,
-                y,
-                _short(token_label(scope.tokenizer, token, first=i + runs.n_text == 0).text),
-                "end",
-            )
-        )
-        fill = ACCENT_COLOUR if token == run.taken[i] else HATCH_COLOUR
-        parts.append(_box(x + 90, y - 11, max(0.5, 200 * p), 13, fill=fill, title=repr(p)))
-        parts.append(_text(x + 296, y, f"{p:.3f}"))
+    bars, y = _bars(x, y, run, i, runs.n_text, scope)
+    parts += bars
     opening = given_row(runs, scope.tokenizer)[: runs.n_opening]
     is_given = run is runs.teacher_forced and runs.sees_ahead  # what comes later may be attended to
     end = len(run) if is_given else i + 1
@@ -236,6 +224,21 @@ def _step(
             x, y + 26, f"{what} ({reading.name})", [_short(token.text) for token in tokens], weights
         )
         parts += chips
+    return parts, y
+
+
+def _bars(x: float, y: float, run: Run, i: int, n_text: int, scope: Scope) -> DrawnElements:
+    """Draw a bar for the probability of each candidate at a position; `n_text` as in `_row`."""
+    ids, parts = candidate_tokens(run)[i], []
+    for token, p in zip(ids.tolist(), run.log_probs[i][ids].exp().tolist(), strict=True):
+        y += 18
+        label = token_label(scope.tokenizer, token, first=n_text + i == 0)
+        fill = ACCENT_COLOUR if token == run.taken[i] else HATCH_COLOUR
+        parts += [
+            _text(x + 84, y, _short(label.text), "end"),
+            _box(x + 90, y - 11, max(0.5, 200 * p), 13, fill=fill, title=repr(p)),
+            _text(x + 296, y, f"{p:.3f}"),
+        ]
     return parts, y
 
 

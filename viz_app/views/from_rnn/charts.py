@@ -20,34 +20,32 @@ from viz_app.drawing.frame import (
     with_title,
 )
 from viz_app.drawing.look import Look
-from viz_app.views.from_rnn.families import FAMILY_STYLES, line_styles
+from viz_app.views.from_rnn.families import FAMILY_STYLES, LineStyle, line_styles
 
 NO_FAMILIES: Mapping[str, str] = MappingProxyType({})
 SQUARE = 118  # px, a side of one layer's timetable
 
 
 def _layers(kinds: Sequence[str]) -> tuple[alt.Color, alt.StrokeDash]:
+    return _line_encodings("layer", list(kinds), [FAMILY_STYLES[kind] for kind in kinds], 2)
+
+
+def _line_encodings(
+    field: str, names: list[str], styles: Sequence[LineStyle], columns: int
+) -> tuple[alt.Color, alt.StrokeDash]:
+    """Return the colour and the dash of the line of each name, in one legend."""
     legend = alt.Legend(
         orient="bottom",
         title=None,
-        columns=2,
+        columns=columns,
         symbolType="stroke",
         symbolStrokeWidth=2.5,
     )
-    domain = list(kinds)
+    colours = alt.Scale(domain=names, range=[colour for colour, _ in styles])
+    dashes = alt.Scale(domain=names, range=[dash for _, dash in styles])
     return (
-        alt.Color(
-            "layer:N",
-            sort=domain,
-            legend=legend,
-            scale=alt.Scale(domain=domain, range=[FAMILY_STYLES[k][0] for k in domain]),
-        ),
-        alt.StrokeDash(
-            "layer:N",
-            sort=domain,
-            legend=legend,
-            scale=alt.Scale(domain=domain, range=[FAMILY_STYLES[k][1] for k in domain]),
-        ),
+        alt.Color(f"{field}:N", sort=names, scale=colours, legend=legend),
+        alt.StrokeDash(f"{field}:N", sort=names, scale=dashes, legend=legend),
     )
 
 
@@ -289,25 +287,7 @@ def length_chart(
     """
     names = list(records)
     styles = line_styles([families.get(name, "") for name in names])
-    legend = alt.Legend(
-        orient="bottom",
-        title=None,
-        columns=4,
-        symbolType="stroke",
-        symbolStrokeWidth=2.5,
-    )
-    colour = alt.Color(
-        "model:N",
-        sort=names,
-        scale=alt.Scale(domain=names, range=[colour for colour, _ in styles]),
-        legend=legend,
-    )
-    dash = alt.StrokeDash(
-        "model:N",
-        sort=names,
-        scale=alt.Scale(domain=names, range=[dash for _, dash in styles]),
-        legend=legend,
-    )
+    colour, dash = _line_encodings("model", names, styles, 4)
     chart = (
         alt.Chart(_length_rows(records))
         .mark_line(point={"size": 50, "strokeDash": [1, 0]})

@@ -1,6 +1,6 @@
 """The section Many texts: which heads does the model need over held-out texts?"""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -189,22 +189,7 @@ def _site(run: CurrentRun, result: HeadResult) -> AttentionSite:
 def loss_curves(run: CurrentRun, swept: SweepResult) -> alt.LayerChart | alt.FacetChart:
     """Return the chart of the loss as more and more heads of a kind are off."""
     titles = {kind: words.kind_title(sites[0]) for kind, sites in by_kind(run.trace)}
-    rows = [
-        {
-            "kind": titles[kind],
-            "share": off / n_heads,
-            "off": f"{off} of {n_heads}",
-            "in order of importance": order,
-            "low": low,
-            "random orders": median,
-            "high": high,
-        }
-        for kind, curve in swept.curves.items()
-        for share, (order, low, median, high) in [("0", (0.0,) * 4), *curve.items()]
-        for n_heads in [sum(one.kind == kind for one in swept.heads)]
-        for off in [swept.n_off(kind, share)[0] if float(share) else 0]
-    ]
-    base = alt.Chart(alt.Data(values=rows)).encode(
+    base = alt.Chart(alt.Data(values=_curve_rows(swept, titles))).encode(
         x=alt.X("share:Q", title="share of its heads off", axis=alt.Axis(format="%", tickCount=5))
     )
     tip = [alt.Tooltip("off:N", title="heads off")]
@@ -228,6 +213,25 @@ def loss_curves(run: CurrentRun, swept: SweepResult) -> alt.LayerChart | alt.Fac
         f"{swept.n_orders} random orders (band, upper median dashed)"
     )
     return with_title(faceted, title)
+
+
+def _curve_rows(swept: SweepResult, titles: Mapping[str, str]) -> list[dict[str, Any]]:
+    """Return a row for each number of heads off of each kind, from 0."""
+    return [
+        {
+            "kind": titles[kind],
+            "share": off / n_heads,
+            "off": f"{off} of {n_heads}",
+            "in order of importance": order,
+            "low": low,
+            "random orders": median,
+            "high": high,
+        }
+        for kind, curve in swept.curves.items()
+        for share, (order, low, median, high) in [("0", (0.0,) * 4), *curve.items()]
+        for n_heads in [sum(one.kind == kind for one in swept.heads)]
+        for off in [swept.n_off(kind, share)[0] if float(share) else 0]
+    ]
 
 
 def _layout(run: CurrentRun, choices: SweepChoices, pictures: Pictures) -> Sequence[PageCell]:

@@ -12,7 +12,7 @@ from models.trace import Trace
 from models.trace.edits import Edit, Patch, Where
 from viz_app.views.interventions.patch_effects import PatchEffects, strongest_cell
 from viz_app.views.interventions.patch_grids import grids, has_states
-from viz_app.views.interventions.patch_runs import NECESSARY
+from viz_app.views.interventions.patch_runs import NECESSARY, Two
 
 PATCH_TOLERANCE = 1e-4
 
@@ -20,49 +20,60 @@ PATCH_TOLERANCE = 1e-4
 def patch_checks(measured: PatchEffects) -> list[Check]:
     """Check the strongest cell alone, a run patched with itself, and everything patched."""
     two, grid = measured.two, measured.grid
-    base, _ = two.sides(NECESSARY)
-    scope, trace, metric = base.scope, base.trace, two.metric(NECESSARY)
-    checks: list[Check] = []
     cells = measured.effects[NECESSARY].cells
-    whole = _everything(measured)
-    if grid is not None and cells is not None and (cell := strongest_cell(measured, NECESSARY)):
-        i, j, _ = cell
-        where = Where(activation=grid.names[i], queries=(j,))
-        try:
-            row, *rest = _each(
-                measured, [[two.patch(NECESSARY, where)], *([whole] if whole else [])]
-            )
-        except ValueError:  # a third-party model may record what it cannot change
-            return _site_checks(trace)
-        single, value = float(metric(logits_of(trace.outputs), row)), float(cells[i, j])
-        checks.append(
-            Check(
-                "the strongest cell alone",
-                abs(single - value),
-                PATCH_TOLERANCE * max(1.0, abs(value)),
-                "Its effect in another pass, by the edit that a click makes, against that in the batch of all parts",
-            )
-        )
-        identity: list[Edit] = [Patch(where, fields=base.patched_from)]
-        same = effects_of(scope, trace, [tuple(identity)], Divergence(two.row))
-        checks.append(
-            Check(
-                "patched with itself: 0",
-                float(same[0]),
-                0.0,
-                "The strongest cell replaced by itself; KL divergence of the two distributions in nats",
-            )
-        )
-        if rest:
-            checks.append(
-                Check(
-                    "everything patched: the other run",
-                    _apart(rest[0], logits_of(two.other.trace.outputs)),
-                    PATCH_TOLERANCE,
-                    "Every cell of the residual stream taken from the other run; largest difference of the logits from its own",
-                )
-            )
-    return [*checks, *_site_checks(trace)]
+    site_checks = _site_checks(two.sides(NECESSARY)[0].trace)
+    if grid is None or cells is None or not (cell := strongest_cell(measured, NECESSARY)):
+        return site_checks
+    i, j, _ = cell
+    where = Where(activation=grid.names[i], queries=(j,))
+    patches = [[two.patch(NECESSARY, where)]]
+    if whole := _everything(measured):
+        patches.append(whole)
+    try:
+        alone, *patched_whole = _each(measured, patches)
+    except ValueError:  # a third-party model may record what it cannot change
+        return site_checks
+    return [
+        _check_alone(two, alone, float(cells[i, j])),
+        _check_identity(two, where),
+        *(_check_whole(two, logits) for logits in patched_whole),
+        *site_checks,
+    ]
+
+
+def _check_alone(two: Two, logits: torch.Tensor, effect: float) -> Check:
+    """Check the effect of one cell, found in the batch of all parts, by its patch alone."""
+    base, _ = two.sides(NECESSARY)
+    single = float(two.metric(NECESSARY)(logits_of(base.trace.outputs), logits))
+    return Check(
+        "the strongest cell alone",
+        abs(single - effect),
+        PATCH_TOLERANCE * max(1.0, abs(effect)),
+        "Its effect in another pass, by the edit that a click makes, against that in the batch of all parts",
+    )
+
+
+def _check_identity(two: Two, where: Where) -> Check:
+    """Check that a cell patched with itself changes nothing."""
+    base, _ = two.sides(NECESSARY)
+    identity = Patch(where, fields=base.patched_from)
+    same = effects_of(base.scope, base.trace, [(identity,)], Divergence(two.row))
+    return Check(
+        "patched with itself: 0",
+        float(same[0]),
+        0.0,
+        "The strongest cell replaced by itself; KL divergence of the two distributions in nats",
+    )
+
+
+def _check_whole(two: Two, logits: torch.Tensor) -> Check:
+    """Check that the run with every cell patched gives the other run's logits."""
+    return Check(
+        "everything patched: the other run",
+        _apart(logits, logits_of(two.other.trace.outputs)),
+        PATCH_TOLERANCE,
+        "Every cell of the residual stream taken from the other run; largest difference of the logits from its own",
+    )
 
 
 def _site_checks(trace: Trace) -> list[Check]:

@@ -33,6 +33,8 @@ from viz_app.views.masks.mask_view import (
 
 MASK_CELL, MASKS_LEFT, MASKS_TOP, MASKS_GAP = 22, 130, 120, 30
 Colour = Callable[[float], str]
+# title, attention, cells that are not hatched, values, and the colour of a value
+_Heatmap = tuple[str, AttentionSite, np.ndarray, np.ndarray, Colour]
 GREW_COLOUR, SHRANK_COLOUR = "#1b3fae", "#b8420f"  # a weight that grew, a weight that shrank
 
 
@@ -112,39 +114,8 @@ def _added(is_open: RowwiseArray) -> Iterator[np.ndarray]:
 
 def masks_svg(view: MaskView) -> str:
     """Return a drawing on white: the painted mask, the head before, after, and the difference."""
-    before, after = view.sites
-    painted = view.site_of(view.after, view.kind)
-    mask = painted.allowed(head=view.head_of(painted)).numpy()
-    head_weights = [site.weights(view.head).numpy() for site in (before, after)]
-    change = head_weights[1] - head_weights[0]
-    largest = float(np.abs(change).max())
-    colours = f"−{largest:.2g} orange … +{largest:.2g} blue" if largest else "0 everywhere"
-    open_cells = [site.allowed(head=view.head).numpy() for site in (before, after)]
-    note = view.mask_note(view.kind)
-    kind_name = kind_names(view.after.trace)[painted.site_kind].lower() + f", {note}" * bool(note)
-    zeros = np.zeros(mask.shape)
-    pictures = [  # title, site, what is not hatched, values, the colour of a value
-        (
-            f"Mask, {kind_name} (hatched = blocked, −∞)",
-            painted,
-            mask,
-            zeros,
-            lambda _: ramp(0.18),
-        ),
-        ("Before: the model's own masks (0 … 1)", after, open_cells[0], head_weights[0], ramp),
-        ("After: with the changes (0 … 1)", after, open_cells[1], head_weights[1], ramp),
-        (
-            f"Difference: after − before ({colours})",
-            after,
-            open_cells[0] | open_cells[1],
-            change,
-            lambda v: ramp(
-                abs(v) / (largest or 1.0), accent=GREW_COLOUR if v > 0 else SHRANK_COLOUR
-            ),
-        ),
-    ]
     elements, x, height = [], 10, 0
-    for title, site, is_open, values, colour in pictures:
+    for title, site, is_open, values, colour in (_painted_mask(view), *_head_weights(view)):
         queries, keys = axis_labels(view.after.trace, site)
         elements += _matrix(x, title, queries, keys, is_open, values, colour)
         title_width = math.ceil(svg.width_of(title, 11, bold=True)) - MASKS_LEFT
@@ -158,6 +129,36 @@ def masks_svg(view: MaskView) -> str:
         svg.svg_text(10, height + 14, "Rows: query, columns: key."),
     ]
     return svg.svg_document(x, height + 24, parts, 11)
+
+
+def _painted_mask(view: MaskView) -> _Heatmap:
+    """Return the mask of the painted kind, all its open cells in one colour."""
+    painted = view.site_of(view.after, view.kind)
+    mask = painted.allowed(head=view.head_of(painted)).numpy()
+    note = view.mask_note(view.kind)
+    kind_name = kind_names(view.after.trace)[painted.site_kind].lower() + f", {note}" * bool(note)
+    title = f"Mask, {kind_name} (hatched = blocked, −∞)"
+    return title, painted, mask, np.zeros(mask.shape), lambda _: ramp(0.18)
+
+
+def _head_weights(view: MaskView) -> list[_Heatmap]:
+    """Return the weights of the shown head before and after, and their difference."""
+    was_open, is_open = (site.allowed(head=view.head).numpy() for site in view.sites)
+    before, after = (site.weights(view.head).numpy() for site in view.sites)
+    change = after - before
+    largest = float(np.abs(change).max())
+    colours = f"−{largest:.2g} orange … +{largest:.2g} blue" if largest else "0 everywhere"
+
+    def signed(v: float) -> str:
+        accent = GREW_COLOUR if v > 0 else SHRANK_COLOUR
+        return ramp(abs(v) / (largest or 1.0), accent=accent)
+
+    site, title = view.sites[1], f"Difference: after − before ({colours})"
+    return [
+        ("Before: the model's own masks (0 … 1)", site, was_open, before, ramp),
+        ("After: with the changes (0 … 1)", site, is_open, after, ramp),
+        (title, site, was_open | is_open, change, signed),
+    ]
 
 
 def _matrix(
