@@ -146,9 +146,7 @@ def _show_on(bar: Any) -> Progress:
 
 def _report(metric: str, evaluation: Evaluation, *, lengths: bool = False) -> None:
     """Print an evaluation: a single score in one line, several measures as a table."""
-    over = f"over {how_many(evaluation.n_cases, evaluation.case_noun)}"
-    if evaluation.n_tokens is not None:
-        over += f", {how_many(evaluation.n_tokens, 'token')}"
+    over = _over(evaluation)
     if metric in METRICS:
         print(f"{_line(evaluation)} {over}")
         if text := signature(metric, evaluation.cases):
@@ -200,10 +198,7 @@ def _evaluate_snapshots(scope: Scope, cases: Evaluated, options: argparse.Namesp
     for step in scope.snapshots:
         snapshot = load(scope.path, device=scope.device, snapshot=step)
         evaluation = _evaluate(cases, snapshot, options.limit, f"step {step:,}")
-        line = _line(evaluation)
-        if metric in METRICS:
-            line += f" over {evaluation.n_cases} {evaluation.counted}"
-        print(f"step {step:6,}: {line}", flush=True)
+        print(f"step {step:6,}: {_line(evaluation)} {_over(evaluation)}", flush=True)
         if options.record:
             entries[str(step)] = _entry(snapshot, metric, evaluation)
             add_to_record(scope.path, snapshot_scores=entries)
@@ -213,6 +208,14 @@ def _evaluate_snapshots(scope: Scope, cases: Evaluated, options: argparse.Namesp
 def _line(evaluation: Evaluation) -> str:
     digits = min(evaluation.digits, 3)
     return ", ".join(f"{name} {value:.{digits}f}" for name, value in evaluation.measures.items())
+
+
+def _over(evaluation: Evaluation) -> str:
+    """Return what an evaluation is over: "over 200 held-out passages, 1,503 tokens"."""
+    over = f"over {how_many(evaluation.n_cases, evaluation.case_noun)}"
+    if evaluation.n_tokens is not None:
+        over += f", {how_many(evaluation.n_tokens, 'token')}"
+    return over
 
 
 def _note(text: str) -> None:

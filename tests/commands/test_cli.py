@@ -73,6 +73,10 @@ def test_train_then_decode_evaluate_inspect(tmp_path, capsys):
         == f"exact match {record['scores']['held-out exact match']:.2f} over 7 held-out cases\n"
     )
     assert "not the data" not in out.err
+    assert main(["evaluate", str(folder), "--limit", "2", "--snapshots", "--device", "cpu"]) == 0
+    steps = [line.split(": exact match ") for line in capsys.readouterr().out.splitlines()]
+    assert [step.split() for step, _ in steps] == [["step", str(n)] for n in (0, 1, 2, 3, 5)]
+    assert all(score.endswith(" over 2 held-out cases") for _, score in steps)
 
     assert sum(group["cases"] for group in record["by_length"]) == 11
     kept = (folder / "training.json").read_text()

@@ -522,7 +522,7 @@ def test_train_evaluate_decode_inspect(folder, tmp_path, capsys):
     record = json.loads((tmp_path / "run" / "training.json").read_text())
     assert record["snapshot_scores"].keys() == {"0", "5"}
     for line, (step, kept) in zip(lines, record["snapshot_scores"].items(), strict=True):
-        said, numbers = line.split(": ")
+        said, numbers = line.rsplit(" over ", 1)[0].split(": ")
         assert said == f"step {int(step):6,}"
         shown = dict(part.rsplit(" ", 1) for part in numbers.split(", "))
         measured = {
