@@ -27,7 +27,7 @@ from models.tokenizers.base import Tokenizer
 from models.trace.outputs import Span
 from models.training.batches import Batch, Question, bucket_by_length, collate_questions
 from models.training.evaluation import exact_match
-from models.training.objectives import span_loss
+from models.training.objectives import Losses, span_loss
 from models.training.task import Case, DataError, Evaluation, Progress, no_progress
 
 N_HELD_OUT_STORIES = 2000  # stories
@@ -46,7 +46,6 @@ class SpanTask:
     name, metric = "span", "answer exact match"
     purpose, pipeline_tag = "finds the answer to a question in a text", "question-answering"
     model_settings = ("tokenizer", "n_ctx")
-    objective = staticmethod(span_loss)
 
     def __init__(
         self,
@@ -136,6 +135,9 @@ class SpanTask:
 
     def collate(self, examples: Sequence[Question]) -> Batch:
         return collate_questions(examples, self.tokenizer.pad_id)
+
+    def objective(self, answers: Answers, batch: Batch, smoothing: float) -> Losses:
+        return span_loss(answers, batch, smoothing, self.tokenizer.pad_id)
 
     def validation(self) -> Sequence[Question]:
         return self._examples(self._of("validation", 1000))

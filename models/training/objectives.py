@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from models.architectures import base
@@ -75,18 +75,31 @@ def tokens_in_order(answers: Answers, batch: Batch, smoothing: float) -> Losses:
     return {LABEL_BATCH: label_smoothed_loss(answers[TOKEN_IN_ORDER], batch.labels, smoothing)}
 
 
-def span_loss(answers: Answers, batch: Batch, smoothing: float) -> Losses:
+def span_loss(answers: Answers, batch: Batch, smoothing: float, pad_id: int) -> Losses:
     """Return the loss of the answer's first and last token, each among all tokens of its row.
 
-    Devlin et al. 2019, §4.2.
+    Devlin et al. 2019, §4.2. Padding is no choice, so the loss does not depend on the batch.
     """
+    ids, *_ = batch.inputs
+    is_token = ids != pad_id
     start, end = (
-        F.cross_entropy(
-            answers[name].float(), batch.labels[:, i], label_smoothing=smoothing, reduction="sum"
-        )
+        _place_loss(answers[name], batch.labels[:, i], is_token, smoothing)
         for i, name in enumerate(("start", "end"))
     )
     return {LABEL_BATCH: start + end}
+
+
+def _place_loss(
+    logits: Float[Tensor, "batch n"],
+    labels: Int[Tensor, "batch"],
+    is_token: Bool[Tensor, "batch n"],
+    smoothing: float,
+) -> Float[Tensor, ""]:
+    """Return the cross-entropy of one token of each row, summed over the rows."""
+    log_probs = logits.float().masked_fill(~is_token, -torch.inf).log_softmax(-1)
+    of_labels = log_probs.gather(1, labels[:, None]).sum()
+    means = log_probs.masked_fill(~is_token, 0.0).sum(-1) / is_token.sum(-1)
+    return -(1 - smoothing) * of_labels - smoothing * means.sum()
 
 
 def text_classes(answers: Answers, batch: Batch, smoothing: float, lm_weight: float) -> Losses:

@@ -4,6 +4,7 @@ import re
 
 import pytest
 import torch
+import torch.nn.functional as F
 from checked import unchecked
 from small import random_bert, words_of
 
@@ -12,7 +13,7 @@ from models.architectures.bert import BERTConfig
 from models.model_card import CARD
 from models.tasks import DataError, open_task
 from models.tasks.questions import SpanTask, answer_texts, last_place, read_questions
-from models.training.objectives import LABEL_BATCH, span_loss
+from models.training.objectives import LABEL_BATCH
 from models.training.recipe import Recipe
 from models.training.task import Case
 from models.training.trainer import Trainer
@@ -75,19 +76,24 @@ def test_collating_pads_ids_and_keeps_both_ends(task):
     assert batch.n_labels == 14
 
 
-def test_the_loss_covers_both_ends(task):
-    batch = task.collate(next(task.batches(3)))
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_the_loss_covers_both_ends_and_is_that_of_each_question_alone(task, smoothing):
+    """In a batch, shorter rows are padded; torch's own loss of each row alone has no padding."""
+    examples = next(task.batches(3))
     model = random_bert(vocab_size=task.tokenizer.vocab_size, head="span", n_ctx=128)
+    batch = task.collate(examples)
+    assert len({len(ids) for ids, *_ in examples}) > 1
     with torch.no_grad():
-        made = model(*batch.inputs)
-    wanted = 0.0
-    for row, (first, last) in enumerate(batch.labels.tolist()):
-        wanted -= float(
-            made["start"][row].log_softmax(0)[first] + made["end"][row].log_softmax(0)[last]
-        )
-    torch.testing.assert_close(
-        span_loss(made, batch, 0.0), {LABEL_BATCH: torch.tensor(wanted)}, rtol=1e-5, atol=1e-4
-    )
+        loss = task.objective(model(*batch.inputs), batch, smoothing)[LABEL_BATCH]
+        wanted = 0.0
+        for example in examples:
+            alone = task.collate([example])
+            answers, (ends,) = model(*alone.inputs), alone.labels
+            wanted += sum(
+                float(F.cross_entropy(answers[name][0], end, label_smoothing=smoothing))
+                for name, end in zip(("start", "end"), ends, strict=True)
+            )
+    torch.testing.assert_close(loss, torch.tensor(wanted), rtol=1e-5, atol=1e-4)
 
 
 def test_answers_are_those_of_each_question_alone(task):
