@@ -24,6 +24,7 @@ from models.tasks.translation import TranslationTask
 from models.training.controlled import follow_controlled
 from models.training.live_report import reporting
 from models.training.processes import joined_processes
+from models.training.recipe import StepRecord
 from models.training.recipes import Plan, settings_line
 from models.training.run_folder import claim_folder, clear, leftovers
 from models.training.start import Start
@@ -76,7 +77,9 @@ def _train(options: argparse.Namespace) -> int:
         )
         with claim_folder(out) if rank == 0 else nullcontext():
             if options.resume:
-                print(f"resumed at step {trainer.resume()}")
+                step = trainer.resume()
+                if rank == 0:
+                    print(f"resumed at step {step}")
             elif rank == 0:
                 _begin(out, options.overwrite)
             if rank == 0:
@@ -193,23 +196,28 @@ def _follow(trainer: Trainer, quiet: bool) -> bool:
                 tokens_s=f"{record.tokens_per_second:,.0f}",
                 refresh=False,
             )
-            if record.validation:
-                results = ", ".join(
-                    f"{name} {value:.3f}" for name, value in record.validation.items()
-                )
-                bar.write(f"step {record.step}: {results}")
-            for warning in record.warnings:
-                bar.write(f"warning: {warning}")
+            if not quiet:
+                _print_validation(bar, record)
             if interrupted() and trainer.step < trainer.recipe.steps:
                 trainer.save_state()
-                bar.write(f"stopped at step {trainer.step}; --resume continues from there")
+                if not quiet:
+                    bar.write(f"stopped at step {trainer.step}; --resume continues from there")
                 return False
-        if trainer.stopped_early:
+        if trainer.stopped_early and not quiet:
             bar.write(
                 f"stopped early at step {trainer.step:,}; "
                 f"the weights of step {trainer.best_step:,} are kept"
             )
     return True
+
+
+def _print_validation(bar: Any, record: StepRecord) -> None:
+    """Print the results of a step's validation, if it had one, above the progress bar."""
+    if record.validation:
+        results = ", ".join(f"{name} {value:.3f}" for name, value in record.validation.items())
+        bar.write(f"step {record.step}: {results}")
+    for warning in record.warnings:
+        bar.write(f"warning: {warning}")
 
 
 @contextmanager
