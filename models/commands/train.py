@@ -193,7 +193,7 @@ def _follow(trainer: Trainer, quiet: bool) -> bool:
             report(record)
             bar.set_postfix(
                 loss=f"{record.loss:.3f}",
-                tokens_s=f"{record.tokens_per_second:,.0f}",
+                labels_s=f"{record.labels_per_second:,.0f}",
                 refresh=False,
             )
             if not quiet:

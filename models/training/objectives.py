@@ -22,9 +22,9 @@ LABEL_BATCH, CLASS_BATCH = "labels", "classes"
 POSITIONS_PER_BLOCK = 64  # positions per block, so that their logits stay in the processor's cache
 
 
-def label_counts(batch: Batch, least: int = 1) -> dict[str, int]:
+def label_counts(batch: Batch) -> dict[str, int]:
     """Return the number of labels that each loss of a batch is summed over."""
-    return {LABEL_BATCH: max(least, batch.n_labels), CLASS_BATCH: max(least, batch.n_classes)}
+    return {LABEL_BATCH: batch.n_labels, CLASS_BATCH: batch.n_classes}
 
 
 def label_smoothed_loss(

@@ -56,14 +56,14 @@ class Recipe:
 
 @dataclass(frozen=True)
 class StepRecord:
-    """A step: mean training loss (nats per token, smoothing included), and its validation."""
+    """A step: mean training loss (nats per label, smoothing included), and its validation."""
 
     step: int
     loss: float
     learning_rate: float
-    tokens: int  # target tokens in the batch
-    tokens_per_second: float
-    # loss (nats per token, no smoothing), flatness, the metric
+    labels: int  # of the batch, over all its losses: a token, a class or an end of an answer each
+    labels_per_second: float
+    # loss (nats per label, no smoothing), flatness, the metric
     validation: dict[str, float] = field(default_factory=dict)
     warnings: Sequence[str] = ()  # from the validation
 

@@ -45,7 +45,6 @@ class _Share:
     batch: Batch
     weight: float  # 0 for a process whose share is empty
     counts: dict[str, int]  # of the labels of each loss, in the global batch
-    n_labels: int  # in the global batch
 
 
 N_EXAMPLES = 5  # held-out sources stored in a checkpoint as examples
@@ -99,7 +98,7 @@ class Trainer:
         share = next(shares, None)
         while share and not self.stopped_early:
             start = time.perf_counter()
-            loss, tokens = self._gradients(wrapped, share), share.n_labels
+            loss, labels = self._gradients(wrapped, share)
             share = next(shares, None)  # made while a GPU is still working
             loss = self._update(loss)
             seconds = time.perf_counter() - start
@@ -110,7 +109,7 @@ class Trainer:
             validation = self._validate() if self._is_due(self.recipe.validate_every) else {}
             rate = self.optimizer.param_groups[0]["lr"]
             yield self._record_step(
-                StepRecord(self.step, loss, rate, tokens, tokens / seconds, validation)
+                StepRecord(self.step, loss, rate, labels, labels / seconds, validation)
             )
 
     def compile(self) -> None:
@@ -137,19 +136,24 @@ class Trainer:
         # a process without a share still joins, with weight 0
         batch = whole if self.processes.n == 1 else self.task.collate(share or examples[:1])
         weight = 1.0 if share else 0.0
-        return _Share(batch.to(self.device), weight, label_counts(whole), whole.n_labels)
+        return _Share(batch.to(self.device), weight, label_counts(whole))
 
-    def _gradients(self, wrapped: torch.nn.Module, share: "_Share") -> Float[Tensor, ""]:
-        """Compute the gradients of a global batch; return this process's part of its mean loss."""
+    def _gradients(
+        self, wrapped: torch.nn.Module, share: "_Share"
+    ) -> tuple[Float[Tensor, ""], int]:
+        """Compute the gradients of a global batch.
+
+        Return this process's part of the mean loss, and the number of labels in the whole batch.
+        """
         wrapped.train()
         torch.manual_seed(self._dropout_seed())
         losses = self._losses(wrapped, share.batch, self.recipe.label_smoothing)
-        mean_losses = [value / share.counts[name] for name, value in losses.items()]
+        mean_losses = [value / max(1, share.counts[name]) for name, value in losses.items()]
         loss = sum(mean_losses[1:], mean_losses[0]) * share.weight
         self.optimizer.zero_grad()
         # DDP averages over processes; the loss is a sum over them
         (loss * self.processes.n).backward()
-        return loss.detach()
+        return loss.detach(), sum(share.counts[name] for name in losses)
 
     def _update(self, loss: Float[Tensor, ""]) -> float:
         """Take one gradient step; return the mean loss over all processes."""

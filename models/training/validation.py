@@ -28,7 +28,7 @@ def validation_losses(
     for start in range(0, len(examples), BATCH_SIZE):
         batch = task.collate(examples[start : start + BATCH_SIZE]).to(device)
         totals.update({name: float(value) for name, value in losses(model, batch, 0.0).items()})
-        counts.update(label_counts(batch, least=0))
+        counts.update(label_counts(batch))
     result = {
         progress.VALIDATION_LOSS: sum(
             total / max(1, counts[name]) for name, total in totals.items()

@@ -54,7 +54,7 @@ def test_train_then_decode_evaluate_inspect(tmp_path, capsys):
     assert "step 3: validation loss" in out.out
     assert f"over 11 held-out cases\ncheckpoint in {folder}" in out.out
     assert "5/5" in out.err  # the progress bar
-    for part in ("loss=", "tokens_s=", "step/s"):
+    for part in ("loss=", "labels_s=", "step/s"):
         assert part in out.err
     record = json.loads((folder / "training.json").read_text())
     assert record["command"] == f"attnscope train dates --out {folder} --steps 5 {' '.join(RUN)}"

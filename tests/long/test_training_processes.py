@@ -73,7 +73,7 @@ from small import Reversal, reversal_trainer
 with joined_processes(torch.device("cpu")) as rank:
     for batch_size in (1, 17):
         trainer = reversal_trainer(Path(sys.argv[1]) / str(batch_size), Reversal(batch_size), save_every=1, snapshots=True)
-        records = [(r.loss, r.tokens) for r in trainer.train()]
+        records = [(r.loss, r.labels) for r in trainer.train()]
         Path(sys.argv[1], f"{batch_size}-{rank}.json").write_text(json.dumps(records))
 """
 
@@ -100,7 +100,7 @@ def test_two_processes_are_one_with_the_combined_batch(tmp_path):
         alone = reversal_trainer(
             tmp_path / f"alone-{batch_size}", Reversal(batch_size), save_every=1, snapshots=True
         )
-        losses, tokens = zip(*[(r.loss, r.tokens) for r in alone.train()], strict=True)
+        losses, tokens = zip(*[(r.loss, r.labels) for r in alone.train()], strict=True)
         for rank in (0, 1):
             records = json.loads((tmp_path / f"{batch_size}-{rank}.json").read_text())
             assert [r[0] for r in records] == pytest.approx(

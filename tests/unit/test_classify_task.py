@@ -357,6 +357,17 @@ def test_what_a_run_from_a_checkpoint_trains(begun, files, tmp_path, new_only):
     assert saved.training["data"]["lm_weight"] == 0.5
 
 
+@pytest.mark.parametrize("lm_weight", [0.0, 0.5])
+def test_the_labels_of_a_step_are_those_of_its_losses(files, tmp_path, lm_weight):
+    task = open_task("classify", files, vocab_size=300, n_ctx=17, lm_weight=lm_weight)
+    sizes = {"d_model": 6, "n_heads": 2, "n_layers": 1, "d_ff": 7, "n_ctx": 17}
+    config = GPTConfig(task.tokenizer.vocab_size, **sizes, head="classes", classes="bad,good")
+    trainer = Trainer(task, config, Recipe(1, score_cases=0), tmp_path, CPU)
+    examples = next(task.batches(1))
+    n_tokens = sum(len(ids) - 1 for ids, *_ in examples) if lm_weight else 0
+    assert next(trainer.train()).labels == len(examples) + n_tokens
+
+
 def test_weights_of_another_size_are_no_start(begun, files, tmp_path):
     task = open_task("classify", files, tokenizer=begun.tokenizer)
     config = GPTConfig(

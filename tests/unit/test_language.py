@@ -433,7 +433,7 @@ def test_a_step_of_text_is_the_mean_over_its_tokens(task, tmp_path):
         tokens += len(labels)
     run.model.train = lambda mode=True: run.model  # no dropout
     record = next(run.train())
-    assert record.tokens == tokens
+    assert record.labels == tokens
     assert record.loss == pytest.approx(total / tokens, rel=1e-4)
 
 

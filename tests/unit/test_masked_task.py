@@ -271,7 +271,7 @@ def test_a_run_adds_the_means_of_both_losses(task, tmp_path):
     )
     records = list(trainer.train())
     assert records[0].loss == pytest.approx(wanted, rel=1e-4)
-    assert records[0].tokens == batch.n_labels
+    assert records[0].labels == batch.n_labels + batch.n_classes
     whole = task.collate(task.validation())
     with torch.no_grad():
         losses = masked_tokens(trainer.best_model.eval()(*whole.inputs), whole, 0.0)

@@ -13,6 +13,7 @@ from torch import nn
 
 from models.checkpoint import CheckpointError, load_checkpoint
 from models.checkpoint_files import snapshots
+from models.commands.train import _follow as follow
 from models.training import trainer as trainer_of
 from models.training.evaluation import TextCases
 from models.training.processes import Processes, joined_processes
@@ -57,7 +58,7 @@ def test_a_step_by_hand(tmp_path):
         for row, label in zip(log_probs, [*target, 2], strict=True):
             total -= float(0.9 * row[label] + 0.1 * row.mean())
             tokens += 1
-    assert record.tokens == tokens
+    assert record.labels == tokens
     assert record.loss == pytest.approx(total / tokens, rel=1e-4)
     norm = torch.stack([p.grad.norm() for p in trainer.model.parameters()]).norm()
     assert norm == pytest.approx(1e-3, rel=1e-3)
@@ -73,7 +74,7 @@ def test_the_speed_of_a_step_excludes_the_time_between_steps(tmp_path, monkeypat
     monkeypatch.setattr(trainer_of.time, "perf_counter", lambda: next(clock))
     trainer = reversal_trainer(tmp_path, steps=3)
     for record in trainer.train():
-        assert record.tokens_per_second == record.tokens / 0.5
+        assert record.labels_per_second == record.labels / 0.5
     assert trainer.seconds == 1.5
 
 
@@ -331,10 +332,17 @@ def test_a_batch_smaller_than_the_number_of_processes(tmp_path, monkeypatch):
     trainer.processes = Processes(1, 2)
     monkeypatch.setattr(Processes, "sum", lambda self, value: value)
     share = trainer._share(next(trainer.task.batches(1)))
-    loss, tokens = trainer._update(trainer._gradients(trainer.model, share)), share.n_labels
-    assert loss == 0
-    assert tokens > 1
+    loss, labels = trainer._gradients(trainer.model, share)
+    assert trainer._update(loss) == 0
+    assert labels > 1
     assert all(p.grad.abs().max() == 0 for p in trainer.model.parameters())
+
+
+def test_only_the_first_process_prints_the_validations(tmp_path, capsys):
+    for quiet in (True, False):
+        trainer = reversal_trainer(tmp_path / str(quiet), steps=2, validate_every=1)
+        assert follow(trainer, quiet=quiet)
+        assert ("validation loss" in capsys.readouterr().out) is not quiet
 
 
 def test_each_process_on_a_machine_takes_its_own_gpu(monkeypatch):
