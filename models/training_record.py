@@ -34,6 +34,7 @@ from collections.abc import Callable
 from typing import Any
 
 _MAX_DEPTH = 8
+_MAX_NUMBER = 2**53  # in size; JSON's readers agree on the integers up to it
 NOT_PERCENT = (
     "perplexity", "bits per byte", "bits per token", "nats per character", "nats per letter", "nats per token",
     "induction score",
@@ -52,6 +53,11 @@ def check_record(record: dict[str, Any]) -> None:
             raise ValueError(f"{name} must be {expected}")
 
 
+def recordable(measures: dict[str, float]) -> dict[str, float]:
+    """Return the measures that a record can hold: not a diverged model's perplexity."""
+    return {name: value for name, value in measures.items() if abs(value) <= _MAX_NUMBER}
+
+
 def _check_plain(record: dict[str, Any]) -> None:
     """Refuse NaN, infinity, integers beyond 2⁵³, lone surrogates and deep nesting."""
     pending = [(name, name, 1) for name in record] + [
@@ -63,7 +69,7 @@ def _check_plain(record: dict[str, Any]) -> None:
             raise ValueError(f"{name} is nested too deeply")
         if isinstance(value, str) and re.search("[\ud800-\udfff]", value):
             raise ValueError(f"{name!a:.60} holds a lone surrogate (half of a character)")
-        if isinstance(value, int | float) and not abs(value) <= 2**53:
+        if isinstance(value, int | float) and not abs(value) <= _MAX_NUMBER:
             raise ValueError(f"{name} must be a finite number of at most 2^53, got {value!s:.30}")
         if isinstance(value, dict):
             pending += [(name, part, depth + 1) for part in (*value, *value.values())]

@@ -28,6 +28,7 @@ from models.tasks.pair_files import as_paths, file_record, read_pairs
 from models.tasks.translation import TranslationTask, as_cases
 from models.training.evaluation import METRICS, TextCases, scores_by_length, signature
 from models.training.task import Evaluated, Evaluation, Progress, Task, validation_texts
+from models.training_record import recordable
 
 
 def record_score(task: Task, out: Path, device: torch.device) -> None:
@@ -181,7 +182,7 @@ def _entry(scope: Scope, metric: str, evaluation: Evaluation) -> dict[str, Any]:
     """Return the record entry of measures, with the digest of the weights they belong to."""
     scores = {
         f"held-out {metric}" if name == metric else name: round(value, evaluation.digits)
-        for name, value in evaluation.measures.items()
+        for name, value in recordable(evaluation.measures).items()
     }
     return {
         "scores": scores | {"cases": evaluation.n_cases},

@@ -28,6 +28,7 @@ from models.tasks.text_files import licence_of
 from models.tokenizers.base import Tokenizer
 from models.training.bag_of_words import NaiveBayes, text_words
 from models.training.batches import Batch, Labelled, bucket_by_length, collate_labelled
+from models.training.likelihood import perplexity_of
 from models.training.objectives import Losses, label_smoothed_loss, text_classes
 from models.training.task import Case, DataError, Evaluation, Progress, no_progress
 
@@ -203,7 +204,7 @@ class ClassifyTask:
             held_out, classes
         )
         if n_tokens:
-            measures["text perplexity"] = float(torch.tensor(nats / n_tokens).exp())
+            measures["text perplexity"] = perplexity_of(nats / n_tokens)
         return Evaluation(measures, len(examples))
 
     def _baselines(

@@ -25,6 +25,7 @@ from models.tasks.running_text import TextFiles, by_hash
 from models.tasks.text_files import is_table, split_documents
 from models.tokenizers.base import Tokenizer
 from models.training.batches import NO_LABEL, Batch, Masked, bucket_by_length, collate_masked
+from models.training.likelihood import perplexity_of
 from models.training.objectives import masked_tokens
 from models.training.task import Case, DataError, Evaluation, Progress, no_progress
 
@@ -238,7 +239,7 @@ class MaskedTask(TextFiles):
                 progress(min(start + MASKED_EVAL_ROWS, len(rows)), len(rows))
         measures = {
             self.metric: 100 * n_correct / total,
-            "masked perplexity": float(torch.tensor(nats / total).exp()),
+            "masked perplexity": perplexity_of(nats / total),
         }
         measures |= self._unigram(hidden)
         if kinds:
@@ -260,7 +261,7 @@ class MaskedTask(TextFiles):
         nats = -sum(n * float(log_probs[i]) for i, n in hidden.items())
         return {
             "unigram masked accuracy": 100 * hidden[int(counts.argmax())] / total,
-            "unigram masked perplexity": float(torch.tensor(nats / total).exp()),
+            "unigram masked perplexity": perplexity_of(nats / total),
         }
 
     def data(self) -> dict[str, Any]:

@@ -38,10 +38,18 @@ def likelihood_measures(nats: float, passages: Iterable[Passage]) -> dict[str, f
         )
     )
     return {
-        TOKEN_PERPLEXITY: math.exp(nats / tokens),
+        TOKEN_PERPLEXITY: perplexity_of(nats / tokens),
         BITS: nats / math.log(2) / n_bytes,
         NATS: nats / characters,
     }
+
+
+def perplexity_of(nats: float) -> float:
+    """Return e to the nats per token; infinite beyond the largest float, as of a diverged model."""
+    try:
+        return math.exp(nats)
+    except OverflowError:
+        return math.inf
 
 
 def baselines(

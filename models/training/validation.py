@@ -10,6 +10,7 @@ from models.training import progress
 from models.training.batches import Batch
 from models.training.objectives import Losses, label_counts
 from models.training.task import Task
+from models.training_record import recordable
 
 N_WATCHED = 50  # validation examples, of all lengths, whose cross-attention is measured
 BATCH_SIZE = 128
@@ -41,5 +42,5 @@ def validation_losses(
 
 
 def validation_scores(model: Model, task: Task, n: int) -> dict[str, float]:
-    """Return the task's measures on the first n validation cases."""
-    return task.evaluate(model, n, validation=True).measures
+    """Return the task's measures on the first n validation cases, for the record."""
+    return recordable(task.evaluate(model, n, validation=True).measures)

@@ -26,6 +26,7 @@ from models.training.ngrams import NGRAM_PADDING, KneserNey
 from models.training.recipe import Recipe
 from models.training.task import DataError, Passage
 from models.training.trainer import Trainer
+from models.training.validation import validation_scores
 from models.training_record import check_record
 
 WORDS = "the a cat dog sat ran on under old red mat tree and then it was seen by all".split()
@@ -310,6 +311,16 @@ def test_measures_by_hand():
     assert found == pytest.approx(
         {"perplexity": 16, "bits per byte": 2, "nats per character": 16 * math.log(2) / 5}
     )
+
+
+def test_a_diverged_model_is_recorded_without_a_perplexity(task, tmp_path):
+    """At 10,000 times the logits, e to the nats per token is larger than any float."""
+    run = trainer(task, tmp_path)
+    run.model.embedding.weight.data *= 10_000
+    measures = validation_scores(run.model, task, 3)
+    assert measures.keys() == {"bits per byte", "nats per character"}
+    check_record({"curve": [{"step": 1} | measures]})
+    assert task.evaluate(run.model, 3).measures["perplexity"] == math.inf
 
 
 # n-gram models
