@@ -24,7 +24,7 @@ from models.number_text import how_many
 from models.opening import load
 from models.runs.scope import Scope
 from models.tasks import has_data_of, reopen_task
-from models.tasks.pair_files import as_paths, file_record, read_pairs
+from models.tasks.pair_files import as_paths, file_record, read_pairs, same_files
 from models.tasks.translation import TranslationTask, as_cases
 from models.training.evaluation import METRICS, TextCases, scores_by_length, signature
 from models.training.task import Evaluated, Evaluation, Progress, Task, validation_texts
@@ -91,7 +91,7 @@ def _test_pairs(scope: Scope, options: argparse.Namespace) -> TextCases:
     if options.data or scope.task != TranslationTask.name:
         raise ValueError("--test applies to translation models, and replaces --data")
     trained_on = scope.training.get("data", {})
-    if trained_on.get("test file") != file_record(as_paths(options.test)):
+    if not same_files(trained_on.get("test file", {}), file_record(as_paths(options.test))):
         if options.record:
             raise ValueError("--record needs the test pairs that were held out from training")
         _note(

@@ -8,7 +8,7 @@ from models.tasks.classify import ClassifyTask
 from models.tasks.dates import DatesTask
 from models.tasks.language import LanguageTask
 from models.tasks.masked import MaskedTask
-from models.tasks.pair_files import Files
+from models.tasks.pair_files import Files, same_files
 from models.tasks.permutation import PermutationTask
 from models.tasks.questions import SpanTask
 from models.tasks.small import SMALL_TASKS
@@ -72,9 +72,13 @@ def reopen_task(
 
 
 def has_data_of(task: Task, trained_on: Mapping[str, Any]) -> bool:
-    """Return True if a task has the data of a record, which may lack settings of later versions."""
+    """Return True if a task has the data of a record, which may lack settings of later versions.
+
+    A file may have been renamed.
+    """
     data = task.data().items()
-    return trained_on == {n: value for n, value in data if n in trained_on or n not in STORED}
+    known = {n: value for n, value in data if n in trained_on or n not in STORED}
+    return same_files(trained_on, known)
 
 
 def open_task(name: str, data: Files | None = None, **settings: Any) -> Task:

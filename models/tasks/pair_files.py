@@ -6,8 +6,9 @@ A tab-separated line has source and target; further columns are ignored.
 import gzip
 import hashlib
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from models.training.task import DataError
 
@@ -56,6 +57,23 @@ def file_record(paths: Sequence[Path]) -> dict[str, str]:
         digests[0] if len(digests) == 1 else hashlib.sha256("".join(digests).encode()).hexdigest()
     )
     return {"file": " + ".join(path.name for path in paths), "sha256": digest}
+
+
+def same_files(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Return True if two descriptions of data differ at most in the names of files.
+
+    A description without a checksum, of an older record, names its file instead.
+    """
+    return _by_content(one) == _by_content(other)
+
+
+def _by_content(described: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a description without the names of files whose checksum it has."""
+    return {
+        name: _by_content(value) if isinstance(value, Mapping) else value
+        for name, value in described.items()
+        if not (name == "file" and "sha256" in described)
+    }
 
 
 def _columns(path: Path) -> Iterator[TextPair]:

@@ -177,6 +177,10 @@ def test_translation_from_a_file_to_a_score(tmp_path, capsys):
     out = capsys.readouterr()
     assert out.out.startswith("BLEU ")
     assert "not the data" not in out.err
+    renamed = data.rename(tmp_path / "renamed.tsv")
+    assert main(["evaluate", str(tmp_path / "run"), "--data", str(renamed)]) == 0
+    assert "not the data" not in capsys.readouterr().err
+    renamed.rename(data)
     data.write_text(data.read_text() + "x\ty\n")
     assert main(["evaluate", str(tmp_path / "run"), "--data", str(data)]) == 0
     assert "note: this is not the data the checkpoint was trained on" in capsys.readouterr().err
