@@ -67,7 +67,8 @@ class RepeatTask(GeneratedTask):
     ) -> Evaluation:  # fmt: skip
         """Return the accuracy on held-out texts and on blocks that return after other periods.
 
-        A model that it can be measured on also gets its induction score (models.analysis).
+        On the test split, a model that it can be measured on also gets its induction score
+        (models.analysis). During training, `snapshot_measures` takes that of the kept weights.
         """
         sources, rng = self._held_out_sources(validation)[:n], Random("other periods")
         others = [periodic(rng, rng.choice(OTHER_PERIODS)) for _ in sources]
@@ -76,7 +77,8 @@ class RepeatTask(GeneratedTask):
             report = progress if texts is sources else no_progress
             examples = self.examples(texts, Random("evaluation"))
             measures[name] = accuracy(self.read, model, examples, self.tokenizer, report)
-        return Evaluation(measures | self.snapshot_measures(model), len(sources))
+        measures |= {} if validation else self.snapshot_measures(model)
+        return Evaluation(measures, len(sources))
 
     def snapshot_measures(self, model: Model) -> dict[str, float]:
         """Return the induction score of a model that it can be measured on."""

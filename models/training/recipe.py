@@ -63,7 +63,7 @@ class StepRecord:
     learning_rate: float
     labels: int  # of the batch, over all its losses: a token, a class or an end of an answer each
     labels_per_second: float
-    # loss (nats per label, no smoothing), flatness, the metric
+    # loss (nats per label, no smoothing), flatness, the metric; measures of a snapshot at this step
     validation: dict[str, float] = field(default_factory=dict)
     warnings: Sequence[str] = ()  # from the validation
 

@@ -220,9 +220,8 @@ class Trainer:
             row = {"step": self.step, "loss": round(record.loss, 4)}
             self.curve.append(row | {k: round(v, 4) for k, v in measures.items()})
         if record.validation:
-            record = replace(
-                record, warnings=progress.training_warnings(self.curve, self.recipe.warmup)
-            )
+            warnings = progress.training_warnings(self.curve, self.recipe.warmup)
+            record = replace(record, validation=measures, warnings=warnings)
         if not self.processes.is_first:
             return record
         if record.validation:

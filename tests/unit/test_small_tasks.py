@@ -22,6 +22,7 @@ from models.tasks.repeat import INDUCTION, REPEAT_LENGTH, predictable_places
 from models.tasks.small import COPY_LETTERS, MIN_LETTERS, SMALL_TASKS
 from models.tokenizers.base import Tokenizer
 from models.training.batches import NO_LABEL
+from models.training.recipe import Recipe
 from models.training.recipes import PLANS
 from models.training.small_recipes import MAX_LETTERS
 from models.training.task import N_STORED_TEXTS, validation_texts
@@ -340,6 +341,27 @@ def test_a_character_vocabulary_with_a_mask_is_read_back():
     again = Tokenizer.from_json(tokenizer.to_json())
     assert again.special_ids == tokenizer.special_ids
     assert again.tokens(again.encode("ab[MASK]d?").ids) == ("a", "b", "[MASK]", "d", "[UNK]")
+
+
+def test_validations_of_averaged_weights_add_no_score_to_those_of_the_snapshots(
+    tmp_path, monkeypatch
+):
+    plan, task = PLANS["repeat"]["gpt"], open_task("repeat", batch_size=2)
+    few = task.validation()[:3]
+    monkeypatch.setattr(task, "validation", lambda: few)
+    sizes = plan.sizes | {"d_model": 6, "n_heads": 2, "d_ff": 7, "n_layers": 1}
+    recipe = Recipe(
+        4, average_last=1.0, validate_every=1, score_cases=2, snapshots=True, n_snapshots=3
+    )
+    config = plan.config(task.tokenizer.vocab_size, **sizes)
+    trainer = Trainer(task, config, recipe, tmp_path, torch.device("cpu"))
+    printed = [record.validation for record in trainer.train()]
+    scores = {row["step"]: row[INDUCTION] for row in trainer.curve if INDUCTION in row}
+    assert list(scores) == snapshots_in(tmp_path)[1:] == [2, 4]
+    for step, score in scores.items():
+        model = load_checkpoint(tmp_path, step).model
+        assert score == round(task.snapshot_measures(model)[INDUCTION], 4)
+        assert score == round(printed[step - 1][INDUCTION], 4)
 
 
 @pytest.mark.slow
