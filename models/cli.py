@@ -4,6 +4,7 @@ import argparse
 import shlex
 import sys
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from models import __version__
 from models.commands.ablate import add_ablate
@@ -70,8 +71,15 @@ def main(
         return 1
 
 
+class _FullFlagsParser(argparse.ArgumentParser):
+    """A parser that takes no abbreviated flags: a run's record holds them as they were typed."""
+
+    def __init__(self, *args: Any, **settings: Any) -> None:
+        super().__init__(*args, **settings, allow_abbrev=False)
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = _FullFlagsParser(
         "attnscope", description="See attention work. Without a command: open the app."
     )
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")

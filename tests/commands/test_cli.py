@@ -624,6 +624,7 @@ def test_an_error_is_one_line_and_status_1(
         (["evaluate", "x", "--limit", "many"], "invalid"),
         (["train", "poems"], "invalid choice: 'poems'"),
         (["train", "dates", "--steps", "many"], "invalid int value: 'many'"),
+        (["train", "dates", "--over"], "unrecognized arguments: --over"),  # the record holds flags
         (["decode", "x"], "required: text"),
         (["train", "dates", "--resume", "--overwrite"], "not allowed with argument --resume"),
     ],
