@@ -26,7 +26,7 @@ from models.training.live_report import reporting
 from models.training.processes import joined_processes
 from models.training.recipe import StepRecord
 from models.training.recipes import Plan, settings_line
-from models.training.run_folder import claim_folder, clear, leftovers
+from models.training.run_folder import STATE, claim_folder, clear, leftovers
 from models.training.start import Start
 from models.training.task import Task
 from models.training.trainer import Trainer
@@ -124,9 +124,9 @@ def _begin(out: Path, overwrite: bool) -> None:
     if overwrite:
         clear(out)
     elif old_files := leftovers(out):
+        resumes = "--resume continues it, " if (out / STATE).is_file() else ""
         raise ValueError(
-            f"{out} already holds a run ({old_files[0].name}); "
-            "--resume continues it, --overwrite removes it"
+            f"{out} already holds a run ({old_files[0].name}); {resumes}--overwrite removes it"
         )
 
 

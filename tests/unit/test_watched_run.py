@@ -300,9 +300,10 @@ def test_a_run_is_continued_with_its_own_command(folder):
     change(
         folder, command="attnscope train copy --out 'my  run' --overwrite", trained_to=1, curve=[]
     )
-    assert "with: attnscope train copy --out 'my  run' --resume" in text.watched_status(
-        looked(folder)
-    )
+    command = "attnscope train copy --out 'my  run'"
+    assert f"Continue it with: {command} --resume" in text.watched_status(looked(folder))
+    (folder / "state.pt").unlink()  # as if it was killed before its first state was saved
+    assert f"Begin it again with: {command} --overwrite" in text.watched_status(looked(folder))
 
 
 def test_a_measure_s_name_is_printable_and_short(folder):

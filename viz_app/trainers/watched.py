@@ -18,7 +18,7 @@ from models.printable import printable
 from models.tasks.repeat import INDUCTION
 from models.training import progress
 from models.training.live_report import REPORT, read_report, request_attention
-from models.training.run_folder import LOCK_FILE, is_claimed
+from models.training.run_folder import LOCK_FILE, STATE, is_claimed
 from viz_app.trainers.process import reported_weights
 from viz_app.trainers.run import ACTIVE, CURVE, DONE, RUNNING, STARTING, STOPPED, TRAINED, WAITING
 
@@ -96,6 +96,11 @@ class WatchedRun:
     def command(self) -> str:
         """The command that started it."""
         return self.record.get("command", "")
+
+    @property
+    def can_be_resumed(self) -> bool:
+        """True once it has saved its state, which `--resume` needs."""
+        return (self.folder / STATE).is_file()
 
     @property
     def snapshots(self) -> list[int]:

@@ -2,6 +2,7 @@
 
 import re
 
+from models.commands.train_flags import OVERWRITE, RESUME
 from models.printable import printable
 from models.tasks.generated import GeneratedTask
 from models.training.task import Task
@@ -108,12 +109,13 @@ def _watched_state(run: WatchedRun) -> str:
 
 
 def _resumed(run: WatchedRun) -> str:
-    """Return how to continue a run on the command line."""
+    """Return how to continue a run on the command line, or to begin it again."""
+    flag, how = (RESUME, "Continue it") if run.can_be_resumed else (OVERWRITE, "Begin it again")
     # records of earlier versions may have one of these flags
-    begun = re.sub(r" --(?:overwrite|resume)(?= |$)", "", run.command)
-    command = printable(f"{begun} --resume")
+    begun = re.sub(rf" (?:{OVERWRITE}|{RESUME})(?= |$)", "", run.command)
+    command = printable(f"{begun} {flag}")
     is_short = run.command and len(command) <= MAX_MESSAGE_SHOWN
-    return f"Continue it with: {command if is_short else 'attnscope train … --resume'}"
+    return f"{how} with: {command if is_short else f'attnscope train … {flag}'}"
 
 
 def _at_step(row: dict[str, float]) -> str:
