@@ -128,6 +128,12 @@ def test_beside_the_curve_is_the_difference_between_the_two_losses(
     )
 
 
+def test_masked_tokens_are_not_hidden_alike_in_training_and_validation() -> None:
+    said = loss_curve.two_losses(record(0.0) | {"task": "mlm"}, 0.0)
+    assert "20 % of the tokens to predict are not masked" in said
+    assert "alike" not in said
+
+
 def test_averaging_begins_at_the_step_the_caption_names(tmp_path: Path) -> None:
     trainer = reversal_trainer(tmp_path, steps=7, average_last=0.3, validate_every=7)
     begun = next(step.step for step in trainer.train() if trainer.averaged.n_averaged)

@@ -5,6 +5,9 @@ from typing import Any
 
 import altair as alt
 
+from models.number_text import percent
+from models.tasks.masked import SHARE_HIDDEN, MaskedTask
+
 STEP_UNIT = 10  # steps; below that, the symlog axis is nearly linear
 LOSSES_CAPTION = (
     "Loss per prediction, such as a token: training (line), held-out (dots); bar = current step. The losses are on a"
@@ -89,8 +92,12 @@ def two_losses(record: Mapping[str, Any], dropout: float) -> str:
             f"The line is the training loss of each batch, with dropout {dropout:g} and label smoothing {smoothing:g}. The"
             " dots are without both, so their heights must not be compared with the line's."
         )
+    elif record.get("task") == MaskedTask.name:
+        text = "This run had neither dropout nor label smoothing."
     else:
         text = "This run had neither dropout nor label smoothing, so line and dots are measured alike: the line on its batches."
+    if record.get("task") == MaskedTask.name:
+        text += f" In training, {percent(1 - SHARE_HIDDEN)} of the tokens to predict are not masked; for the dots, all are."
     averaged, last = record.get("averaged_steps"), record.get("step")
     if averaged and last:
         text += (
