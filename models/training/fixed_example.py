@@ -17,7 +17,6 @@ from models.trace import record
 from models.training.task import Case, Task
 
 MAX_WATCHED_WEIGHTS = 2**15  # weights in one report; a site with more is not watched
-N_EXAMPLE_CASES = 64  # validation cases, of which the first that the model can read is watched
 
 
 def example_fields(task: Task, model: Model) -> list[str]:
@@ -26,8 +25,7 @@ def example_fields(task: Task, model: Model) -> list[str]:
     It is the first one that fits into the model's context, or else the first. Empty if the
     validation split has no case, as for a very short text.
     """
-    cases = task.held_out(N_EXAMPLE_CASES, validation=True)
-    texts = [_fields_of(case, model) for case in cases]
+    texts = [_fields_of(case, model) for case in task.held_out(validation=True)]
     fitting = (fields for fields in texts if _fits(fields, task, model))
     return next(fitting, texts[0] if texts else [])
 

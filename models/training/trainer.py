@@ -276,7 +276,7 @@ class Trainer:
             "examples": [
                 case.as_example() for case in self.task.held_out(N_EXAMPLES, validation=True)
             ],
-            "example": example_fields(self.task, self.model),
+            "example": self._example,
             "held_out": validation_texts(self.task, self.model.config.n_ctx),
             "training_seconds": round(self.seconds),
             "device": str(self.device),
@@ -285,6 +285,10 @@ class Trainer:
             "scores": {},
             "curve": self.curve,
         }
+
+    @cached_property
+    def _example(self) -> list[str]:
+        return example_fields(self.task, self.model)
 
     def save_state(self) -> None:
         """Save all that a resumed run needs, in one file, from the first process only."""

@@ -153,7 +153,7 @@ def test_the_attention_reported_is_that_of_the_weights_at_the_step(tmp_path):
 
 def test_the_example_is_the_first_validation_case_that_the_model_can_read(tmp_path):
     trainer = reversal_trainer(tmp_path)
-    words = trainer.task.held_out_words = ["ab" * 30, "a", "cde", "b", "ed", "a"]
+    words = trainer.task.held_out_words = [*["ab" * 30, "a"] * 50, "cde", "b", "ed", "a"]
     assert example_fields(trainer.task, trainer.model) == ["cde", "edc"]
     del words[1:]
     assert example_fields(trainer.task, trainer.model) == [words[0], words[0][::-1]]

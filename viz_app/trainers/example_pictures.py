@@ -10,7 +10,7 @@ import models
 from models import Trace
 from models.architectures.base import Field
 from models.checkpoint_files import WEIGHTS, snapshots
-from models.errors import CheckpointError
+from models.errors import CheckpointError, InputError
 from models.training.fixed_example import MAX_WATCHED_WEIGHTS
 from viz_app.trainers.run import TrainingRun
 from viz_app.trainers.watched import WatchedRun, without_folder
@@ -69,7 +69,8 @@ class ExamplePictures:
         except (CheckpointError, ValueError, TypeError, RuntimeError, OSError) as error:
             self._retry_at = time.monotonic() + RETRY_SECONDS
             message = without_folder(str(error), self.run.folder) if self.run.folder else str(error)
-            self.problem = f"The weights of step {step:,} cannot be drawn: {message}"
+            what = "run's example" if isinstance(error, InputError) else f"weights of step {step:,}"
+            self.problem = f"The {what} cannot be drawn: {message}"
             return None
         self.problem = ""
         return trace
