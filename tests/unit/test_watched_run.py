@@ -172,6 +172,17 @@ def test_a_record_that_went_back_belongs_to_another_run(folder):
     assert (run.step, run.state) == (12, STOPPED), "one step before the last"
 
 
+@pytest.mark.parametrize(
+    "entries",
+    [{"data": {"file": "book.txt", "sha256": "0" * 64}}, {"device": "cuda"}, {"torch": "2.9.1"}],
+)
+def test_the_same_command_on_other_data_or_another_machine_is_another_run(folder, entries):
+    run = looked(folder)
+    change(folder, **entries)
+    run.look()
+    assert (run.step, run.begun) == (13, 2)
+
+
 def test_weights_replaced_meanwhile_are_not_drawn_as_those_of_another_step(folder):
     run = looked(folder)
     shutil.rmtree(folder / "snapshots")

@@ -26,12 +26,10 @@ WATCHED_PREFIX = "watched/"  # of its name in the model menu
 FOLDER_LOOK_SECONDS = 0.5  # s between two looks at the folder
 ASK = 1.0  # s between two requests for a report
 MAX_EXAMPLE_FIELDS, MAX_EXAMPLE_TEXT = 8, 10_000  # texts of an example, and their characters
+# entries of the record that tell two runs apart
 IDENTITY = (
-    "task",
-    "command",
-    "recipe",
-    "example",
-)  # entries of the record that tell two runs apart
+    "task", "command", "recipe", "data", "start", "example", "device", "processes", "torch",
+)  # fmt: skip
 MAX_MEASURE_NAME = 40  # characters of a measure's name
 MAX_CURVE_ROWS = 5000  # rows of the curve that are shown, of losses alone and of measurements
 WATCHED_FILES = ("", CONFIG, TOKENIZER, RECORD, WEIGHTS, REPORT, LOCK_FILE, "snapshots")
