@@ -333,6 +333,7 @@ def test_the_length_of_a_text_in_words() -> None:
     ("exact match", 0.7, "0.7 %"), ("accuracy on other periods", 99.4, "99.4 %"), ("share of the exact gain", 87.254, "87.25 %"),
     ("accuracy", 100.0, "100 %"), ("accuracy", 99.998, ">99.99 %"), ("accuracy", 0.001, "<0.01 %"),
     ("text perplexity", 1955.124, "1955.12"), ("left to right nats per token", 4.7337, "4.73"), ("bits per token", 5.9909, "5.99"),
+    ("nats per letter", 0.00213, "0.0021"), ("induction score", 0.0, "0"),
 ])  # fmt: skip
 def test_a_score_has_the_unit_of_its_metric(metric: str, value: float, said: str) -> None:
     assert words.format_score(metric, value) == said

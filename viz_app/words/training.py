@@ -74,10 +74,15 @@ def score_unit(metric: str) -> str:
 
 
 def format_score(metric: str, value: float) -> str:
-    """Format a score to at most two decimals, with its unit; "100 %" is exactly 100 only."""
+    """Format a score to at most two decimals, with its unit; "0" and "100 %" are exact.
+
+    A likelihood below 0.005 keeps two digits.
+    """
     rounded, unit = round(value, 2), score_unit(metric)
     if unit and rounded != value and rounded in (0, 100):
         return percent(value / 100)
+    if rounded == 0:
+        return f"{value:.2g}{unit}"
     return f"{rounded:g}{unit}"
 
 
