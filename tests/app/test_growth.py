@@ -134,6 +134,19 @@ def test_masked_tokens_are_not_hidden_alike_in_training_and_validation() -> None
     assert "alike" not in said
 
 
+@pytest.mark.parametrize(
+    ("entries", "says"),
+    [
+        ({"task": "mlm"}, "next-sentence guesses"), ({"task": "copy"}, ""),
+        ({"task": "classify", "data": {"lm_weight": 0.5}}, "Both add 0.5 times the mean loss"),
+        ({"task": "classify", "data": {"lm_weight": "x"}}, ""), ({"task": "classify"}, ""),
+    ],
+)  # fmt: skip
+def test_a_run_with_two_losses_says_that_they_are_added(entries: dict, says: str) -> None:
+    said = loss_curve.two_losses(record(0.0) | entries, 0.0)
+    assert says in said if says else "Both add" not in said
+
+
 def test_averaging_begins_at_the_step_the_caption_names(tmp_path: Path) -> None:
     trainer = reversal_trainer(tmp_path, steps=7, average_last=0.3, validate_every=7)
     begun = next(step.step for step in trainer.train() if trainer.averaged.n_averaged)

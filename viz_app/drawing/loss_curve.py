@@ -6,6 +6,7 @@ from typing import Any
 import altair as alt
 
 from models.number_text import percent
+from models.tasks.classify import ClassifyTask
 from models.tasks.masked import SHARE_HIDDEN, MaskedTask
 
 STEP_UNIT = 10  # steps; below that, the symlog axis is nearly linear
@@ -98,6 +99,7 @@ def two_losses(record: Mapping[str, Any], dropout: float) -> str:
         text = "This run had neither dropout nor label smoothing, so line and dots are measured alike: the line on its batches."
     if record.get("task") == MaskedTask.name:
         text += f" In training, {percent(1 - SHARE_HIDDEN)} of the tokens to predict are not masked; for the dots, all are."
+    text += _second_loss(record)
     averaged, last = record.get("averaged_steps"), record.get("step")
     if averaged and last:
         text += (
@@ -105,3 +107,14 @@ def two_losses(record: Mapping[str, Any], dropout: float) -> str:
             "The line and all earlier weights are of one step."
         )
     return text
+
+
+def _second_loss(record: Mapping[str, Any]) -> str:
+    """Name the second loss that a run adds to its first; "" if it has one only."""
+    data, task = record.get("data"), record.get("task")
+    if task == MaskedTask.name:
+        return " Both add the mean loss of the next-sentence guesses to that of the masked tokens."
+    weight = data.get("lm_weight") if isinstance(data, dict) else None
+    if task == ClassifyTask.name and isinstance(weight, int | float) and weight:
+        return f" Both add {weight:g} times the mean loss of the texts' tokens to that of their classes."
+    return ""
