@@ -84,7 +84,7 @@ def test_only_own_pairs_keep_their_best_weights_as_the_page_says():
         patience = {
             plan_for(task, model, 401).recipe.patience for model, task in data.tasks.items()
         }
-        keeps_best = f"on your {kind} keeps the weights with the smallest held-out" in TRAIN_HELP
+        keeps_best = f"with patience, such as one on your {kind}, keeps" in TRAIN_HELP
         assert keeps_best == (0 not in patience)
 
 
