@@ -213,10 +213,8 @@ def _line(evaluation: Evaluation) -> str:
 
 def _over(evaluation: Evaluation) -> str:
     """Return what an evaluation is over: "over 200 held-out passages, 1,503 tokens"."""
-    over = f"over {how_many(evaluation.n_cases, evaluation.case_noun)}"
-    if evaluation.n_tokens is not None:
-        over += f", {how_many(evaluation.n_tokens, 'token')}"
-    return over
+    counts = {evaluation.case_noun: evaluation.n_cases} | evaluation.parts
+    return f"over {', '.join(how_many(n, noun) for noun, n in counts.items())}"
 
 
 def _note(text: str) -> None:

@@ -86,7 +86,7 @@ class LanguageTask(RunningText):
             likelihoods(model, passages, progress),
             len(passages),
             case_noun="held-out passage",
-            n_tokens=sum(len(passage.labels) for passage in passages),
+            parts={"token": sum(len(passage.labels) for passage in passages)},
             baselines=lambda: baselines(self._train, passages, self.tokenizer.vocab_size),
         )
 

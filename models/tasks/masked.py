@@ -242,12 +242,14 @@ class MaskedTask(TextFiles):
             "masked perplexity": perplexity_of(nats / total),
         }
         measures |= self._unigram(hidden)
+        parts = {"masked token": total}
         if kinds:
+            parts["sentence pair"] = kinds.total()
             measures["next-sentence accuracy"] = 100 * n_correct_pairs / kinds.total()
             measures["always-the-same next-sentence accuracy"] = (
                 100 * max(kinds.values()) / kinds.total()
             )
-        return Evaluation(measures, len(rows))
+        return Evaluation(measures, len(rows), parts=parts)
 
     def _unigram(self, hidden: Counter[int]) -> dict[str, float]:
         """Return the measures of the training tokens' frequencies, with add-one smoothing."""

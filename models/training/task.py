@@ -79,7 +79,8 @@ class Evaluation:
     measures: dict[str, float]  # the task's metric first
     n_cases: int
     case_noun: str = "held-out case"  # what `n_cases` counts, in a report
-    n_tokens: int | None = None  # labels of all cases, if the measures are means over them
+    # nouns of what the measures are means over, and their numbers in all cases
+    parts: dict[str, int] = field(default_factory=dict)
     digits: int = 4  # decimal places in a checkpoint's record
     # measures of simple models that take time and are not in `measures`
     baselines: Callable[[], dict[str, float]] = dict

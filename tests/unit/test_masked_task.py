@@ -197,7 +197,9 @@ def test_the_measures_by_hand(task):
         counts.update(i for ids in task.tokenizer.encode_many(sentences(text)) for i in ids)
     (best, _), n = counts.most_common(1)[0], counts.total() + task.tokenizer.vocab_size
     unigram = -sum(k * math.log((counts[i] + 1) / n) for i, k in hidden.items())
-    assert task.evaluate(model, 20).measures == pytest.approx({
+    evaluation = task.evaluate(model, 20)
+    assert evaluation.parts == {"masked token": total, "sentence pair": pairs}
+    assert evaluation.measures == pytest.approx({
         "masked accuracy": 100 * right / total, "masked perplexity": math.exp(nats / total),
         "next-sentence accuracy": 100 * apart / pairs,
         "always-the-same next-sentence accuracy": 100 * max(following, pairs - following) / pairs,
