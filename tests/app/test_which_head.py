@@ -117,7 +117,6 @@ def test_a_head_edit_is_undone_beside_another_change_of_the_run(section: str) ->
 UNDO_KEY = {"Patch": "undo-patch-0", "Many texts": "undo-edits", "Attribution": "undo-edits"}
 
 
-@pytest.mark.slow(except_one_in=3)
 @pytest.mark.parametrize("section", ["", *INTERVENTIONS_SECTIONS])
 def test_every_section_of_interventions_names_an_edit_once(section: str) -> None:
     edits = to_text([HeadOff(Where(site=SITE, heads=(1,)))])

@@ -452,7 +452,6 @@ def interrupt_in_step(monkeypatch, wanted: int, times: int = 1) -> None:
     monkeypatch.setattr(Trainer, "_update", interrupted)
 
 
-@pytest.mark.slow
 def test_ctrl_c_ends_the_step_saves_and_the_run_resumes_unchanged(tmp_path, monkeypatch, capsys):
     handler = signal.getsignal(signal.SIGINT)
     whole, cut = (

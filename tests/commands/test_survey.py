@@ -245,7 +245,6 @@ def test_the_state_of_other_settings_texts_or_files_is_refused(aligned, capsys, 
     assert "larger than the limit" in capsys.readouterr().err
 
 
-@pytest.mark.slow
 def test_frozen_weights_are_surveyed_on_files_or_on_generated_texts(
     aligned, pairs, capsys, monkeypatch
 ):

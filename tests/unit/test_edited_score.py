@@ -81,7 +81,6 @@ def test_it_is_stopped_by_its_progress_and_refused_where_there_is_no_score(scope
     assert torch.isfinite(torch.tensor(one.change.low))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ["gpt", "bert", "gpt-sentiment"])
 def test_a_model_that_does_not_translate_is_scored_by_its_loss(name: str) -> None:
     scope = models.load(name, device="cpu")

@@ -263,7 +263,6 @@ HUB = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", [*HUB, "own module"])
 def test_a_third_party_model_is_tried_like_one_of_ours(name: str, tmp_path: Path) -> None:
     """Each column is a run with its weights as an edit, and its sentence says what that run predicts."""

@@ -297,7 +297,6 @@ def test_rows_that_are_missing_are_named() -> None:
 # the buttons
 
 
-@pytest.mark.slow
 def test_files_of_a_long_text_are_sent_while_they_are_made_and_the_page_lists_their_content(
     scope: Scope, trace: Trace, site: AttentionSite, monkeypatch: pytest.MonkeyPatch
 ) -> None:

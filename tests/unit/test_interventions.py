@@ -393,7 +393,6 @@ def board_labels(run: CurrentRun) -> dict[str, list[str]]:
     }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "where",
     [Where(site=CROSS, heads=(0, 1, 2, 3, 4, 5)), Where(kind="cross"), Where(layers=(1, 2))],

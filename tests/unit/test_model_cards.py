@@ -39,7 +39,6 @@ def table(name: str, header: str) -> list[list[str]]:
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in body[:end]]
 
 
-@pytest.mark.slow(except_one_in=5)
 @pytest.mark.parametrize("name", SHIPPED)
 def test_a_shipped_card_equals_the_output_of_the_command(name: str) -> None:
     assert text(name) == card_text(models.load(name, device="cpu")), f"run `attnscope card {name}`"

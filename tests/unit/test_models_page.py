@@ -184,7 +184,6 @@ def test_an_opened_folder_of_the_user_comes_first(
     assert "href" not in card
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("name", "lines"), [
     ("T5ForConditionalGeneration", [
         "Output: another text, token by token.",

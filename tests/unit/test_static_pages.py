@@ -158,7 +158,6 @@ def test_a_chart_has_the_papers_numbers_in_both_themes() -> None:
     assert b"plotly.js" in made["bert/positions-map.html"]
 
 
-@pytest.mark.slow
 def test_a_table_has_the_recorded_scores_and_its_texts_are_only_text() -> None:
     made = export.site_files(["gpt"], ["from-rnn"], [])
     page = made["gpt/from-rnn-similarities.html"].decode()
