@@ -188,10 +188,10 @@ def _report(
         for i, layer in enumerate(intervals[kind.kind]):
             for head, one in enumerate(layer):
                 print(f"  {_place((i, head))}  {one.mean:.3f} ({one.low:.3f} to {one.high:.3f})")
-    print(
-        "heads matched one to one at the least total distance; margin: how much further the next "
-        "head is"
-    )
+    every_match = [match for of_kind in matches.values() for match in of_kind]
+    has_margins = any(match.margin is not None for match in every_match)
+    margins = "; margin: how much further the next head is" if has_margins else ""
+    print(f"heads matched one to one at the least total distance{margins}")
     if n_texts < ADVISED:
         print(f"(only {n_texts} texts; {ADVISED} or more are advised)")
     for kind in distances:
@@ -202,7 +202,7 @@ def _report(
             print(
                 f"  {_place(match.first)} → {_place(match.second)}  {match.distance:.3f}{margin}{p}"
             )
-    if any(match.p is not None for some in matches.values() for match in some):
+    if any(match.p is not None for match in every_match):
         print(
             "p: (1 + matches between the other checkpoints that are at least as close) / (1 + all matches between them)"
         )

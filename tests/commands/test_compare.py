@@ -127,6 +127,10 @@ def test_the_report_and_the_file_name_each_model_at_its_own_heads(capsys):
         "  layer 1 head 2 → layer 1 head 1  0.250  margin +0.250",
     ]
     assert "advised" not in " ".join(printed), "as many texts as advised"
+    assert any("margin:" in line for line in printed)
+    alone = {"self": [replace(match, margin=None) for match in matches["self"]]}
+    compare_command._report(first, second, 200, [kind], intervals, alone)
+    assert "margin" not in capsys.readouterr().out, "no margin is printed, so none is explained"
     among = torch.tensor([[0.0, 0.375], [0.375, 0.0]])
     within = replace(kind, second=ours, mean=among)
     saved = compare_command._content(
