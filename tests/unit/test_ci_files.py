@@ -13,7 +13,8 @@ import models
 ROOT = Path(models.__file__).parents[1]
 GITHUB = ROOT / ".github"
 GATE = (ROOT / ".ci" / "run").read_text("utf-8")
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+PROJECT = PYPROJECT["project"]
 TOOLS = ("ruff format --check", "ruff check", "pyright")
 WORKFLOW = yaml.safe_load((GITHUB / "workflows" / "ci.yml").read_text("utf-8"))
 
@@ -44,6 +45,13 @@ def test_the_folders_that_the_workflow_tests_are_there() -> None:
     tested = re.findall(r"tests/\w+", commands("test") + commands("browser"))
     assert len(tested) == 7
     assert all((ROOT / folder).is_dir() for folder in tested)
+
+
+def test_the_gate_runs_slow_tests_of_every_folder_that_the_readme_tests() -> None:
+    folders = PYPROJECT["tool"]["pytest"]["ini_options"]["testpaths"]
+    slow = re.search('^slow="--slow (.*)"$', GATE, re.MULTILINE)[1].split()
+    assert set(folders) < set(slow)
+    assert "--slow" in commands("browser")
 
 
 def test_the_constraints_hold_every_dependency_within_its_range() -> None:
