@@ -178,6 +178,10 @@ def test_the_sentence_on_the_direct_parts_follows_the_sign() -> None:
     assert "0.5 for “cat” against “dog”" in more
     assert "0.5 for “dog” against “cat”" in less
     assert "+1.00, everything else −0.25: +0.75" in more
+    none = text.direct("self 1, head 2", 0.0, 0.0, -0.25, "cat", "dog")
+    assert "“dog”" not in none
+    assert "head 2" not in none
+    assert "everything else −0.25" in none
 
 
 def test_rollout_and_flow_cover_all_layers_and_no_decision() -> None:
@@ -227,7 +231,9 @@ def test_a_gradient_beside_a_kink_of_the_model_is_not_called_wrong() -> None:
     choices = attribution.AttributionChoices(text.GRADIENT_METHOD, None, site, 5)
     found = attribution.attribution_numbers(edited, choices)
     assert float(found.values.abs().max()) > 0.02
-    assert [check.passed for check in found.checks] == [True]
+    (check,) = found.checks
+    assert check.passed
+    assert "0.2 % larger and smaller" in check.sentence
 
 
 def test_the_sentence_names_the_strongest_cell() -> None:

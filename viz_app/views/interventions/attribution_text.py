@@ -44,9 +44,7 @@ PARTS_SUM = "the parts add up"
 COMPLETE = "Sum of all heads of this layer: {:.4f} nats; the run minus the run without them: {:.4f}"
 SUM_OF_PARTS = "Sum of all heads, feed-forwards, biases and the embedding: {:.4f}; the difference of the logits: {:.4f}"
 HEAD_LABEL = "head {}"
-SLOPE_OF_WEIGHT = (
-    "Largest cell: {:.4f} nats by the gradient; {:.4f} by making this weight 1 % larger and smaller"
-)
+SLOPE_OF_WEIGHT = "Largest cell: {:.4f} nats by the gradient; {:.4f} by making this weight {:g} % larger and smaller"
 NOT_CHECKED = (
     "This model runs in {}: a small change of one weight is lost in rounding, so no check is made."
 )
@@ -94,8 +92,9 @@ def direct(head: str, value: float, heads: float, rest: float, token: str, than:
     of_heads, of_rest, of_all = (
         decimal(one, 2, signed=True) for one in (heads, rest, heads + rest)
     )
+    strongest = f"The strongest: {head}, {abs(value):.2g} for “{favoured}” against “{against}”."
     return (
-        f"The strongest: {head}, {abs(value):.2g} for “{favoured}” against “{against}”. All heads together add {of_heads}, "
+        f"{strongest if value else 'No head adds anything.'} All heads together add {of_heads}, "
         f"everything else {of_rest}: {of_all} in all."
     )
 
