@@ -14,6 +14,7 @@ from torch import Tensor
 
 from models.analysis.paired import LEVEL, Interval, bootstrap, holm, sign_flips
 from models.checkpoint_files import read_json, write_bytes
+from models.number_text import how_many
 from models.runs.scope import Scope
 from models.runs.survey_parts import are_parts
 from models.runs.text_loss import LOSS_UNITS, TextLosses
@@ -23,6 +24,7 @@ from models.trace.edits import Edit, HeadOff, Where
 from models.trace.edits.gradients import HeadOutputGradients
 
 SWEPT_PER_PASS = 32  # texts in one pass
+MIN_HALVED_TEXTS = 2  # texts, so that either half has one
 SWEPT_SHARES = (
     0.25,
     0.5,
@@ -116,6 +118,9 @@ class Sweep:
 
     `losses` holds the loss of each text by the heads that are off, and is written to `path`, if
     there is one, after every pass. Even texts select and rank heads, odd ones report their effects.
+
+    Raises:
+        ValueError: too few texts have a loss, or the file belongs to another sweep or is damaged.
     """
 
     scope: Scope
@@ -136,6 +141,10 @@ class Sweep:
         self._example = self.scope.run_batch([values])[0]
         self._measure = TextLosses(self.scope, self.texts, self.seed)
         self.texts = self._measure.texts
+        if (n := len(self.texts)) < MIN_HALVED_TEXTS:
+            raise ValueError(
+                f"{how_many(n, 'text')} with a loss, too few: at least {MIN_HALVED_TEXTS} are needed"
+            )
         self._continue()
 
     @property

@@ -12,7 +12,7 @@ from models.runs.inputs import InputError, Texts
 from models.runs.scope import Scope
 from models.tokenizers.base import Encoding
 from models.tokenizers.encoding import positions_to_hide
-from models.trace.outputs import MaskedToken, NextToken, Output, TokenInOrder
+from models.trace.outputs import MaskedToken, NextToken, Output, Span, TokenInOrder
 
 TOKEN_LOSS, MASKED_LOSS, ANSWER_LOSS = "tokens", "masked", "answer"
 LOSS_UNITS = {
@@ -77,9 +77,12 @@ def with_hidden(
 def labels_of(outputs: Mapping[str, Output]) -> tuple[int | None, ...]:
     """Return the label of each row of the logits: the tokens read, or else the model's choice.
 
-    A label that is not known is None.
+    A label that is not known is None. The choice of a span is its start and its end, of which each
+    need not be the most probable alone.
     """
     output = next(iter(outputs.values()))
+    if isinstance(output, Span):
+        return output.start, output.end
     if isinstance(output, NextToken | TokenInOrder | MaskedToken):
         return tuple(output.labels)
     return tuple(logits_of(outputs).argmax(-1).tolist())

@@ -10,7 +10,7 @@ from models.runs.sweep import Sweep
 from models.runs.text_loss import TextLosses, labels_of, loss_kind, loss_of, with_hidden
 from models.tokenizers.encoding import positions_to_hide
 from models.trace.edits import HeadOff, Where
-from models.trace.outputs import Numbers
+from models.trace.outputs import Numbers, Span, best_span
 
 N = 8
 
@@ -88,6 +88,20 @@ def test_the_choice_is_that_without_edits_even_if_edited_answers_come_first() ->
     wanted = [float(loss_of(now, labels_of(was))) for was, now in zip(plain, edited, strict=True)]
     losses = TextLosses(scope, texts).losses(texts, edited)
     assert losses.tolist() == pytest.approx(wanted, abs=1e-4)
+
+
+def test_the_choice_of_a_span_does_not_end_before_it_starts() -> None:
+    start, end = torch.tensor([0.0, 1.0, 9.0, 8.0]), torch.tensor([0.0, 9.0, 0.0, 8.0])
+    span = Span("text", start, end, *best_span(start, end), "")
+    assert (int(start.argmax()), int(end.argmax())) == (2, 1)
+    assert labels_of({"answer": span}) == (2, 3)
+
+
+def test_texts_without_a_token_to_mask_have_no_loss() -> None:
+    scope = models.load("bert", device="cpu")
+    texts = [scope.encode(text) for text in ["[MASK]"] * 7 + ["dog"]]
+    with pytest.raises(ValueError, match="^1 text with a loss.* 2 "):
+        Sweep(scope, texts)
 
 
 def test_an_answer_of_numbers_has_no_loss() -> None:
