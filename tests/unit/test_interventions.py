@@ -25,6 +25,8 @@ from models.trace.edits import (
 )
 from models.trace.outputs import best_span
 from viz_app import words
+from viz_app.drawing.labels import special_label
+from viz_app.drawing.notes import answer_line
 from viz_app.input_bar.examples import readable_examples
 from viz_app.session import run_changes
 from viz_app.session.cache import changed_run
@@ -142,6 +144,16 @@ def test_an_option_at_the_start_of_a_text_has_no_space_before_it() -> None:
     token = trace.model.tokenizer.encode("Il").ids[0]
     assert [option_label(trace, token, row).text for row in (0, 1)] == ["Il", "·Il"]
     assert option_label(trace, trace.next_token.labels[0], 0).text == decisions(trace)[0].label.text
+
+
+def test_a_special_token_has_one_name_as_a_decision_and_as_an_option() -> None:
+    trace = run_of("gpt").trace
+    best = int(trace.next_token.logits[-1].argmax())
+    of_library = SimpleNamespace(token=lambda i: "<|endoftext|>", is_special=lambda i: i == best)
+    trace = replace(trace, model=replace(trace.model, tokenizer=of_library))
+    label = special_label("<|endoftext|>")
+    assert option_label(trace, best, 1) == decisions(trace)[-1].label == label
+    assert answer_line(trace)[1] == label.text == "[endoftext]"
 
 
 def test_the_decisions_of_a_span_are_its_start_and_end() -> None:

@@ -17,9 +17,10 @@ from models.trace.outputs import (
     Span,
     TokenClasses,
     TokenInOrder,
+    first_choices,
 )
 from viz_app import words
-from viz_app.drawing.labels import mask_token, token_text
+from viz_app.drawing.labels import mask_token, token_label, token_text
 
 MAX_LISTED_ORDER = 12  # positions listed in one line
 MAX_LISTED_LABELS = 10  # labels, the most probable ones
@@ -131,9 +132,9 @@ def _expected(trace: Trace, output: NextToken) -> tuple[str, str]:
             else "the model writes",
             trace.output,
         )
-    return f"most likely next, {words.percent(float(output.last.max().exp()))}", token_text(
-        output.predicted[-1]
-    )
+    (best,) = first_choices(output.logits[-1:])
+    likeliest = token_label(trace.model.tokenizer, best).text
+    return f"most likely next, {words.percent(float(output.last.max().exp()))}", likeliest
 
 
 def _guesses(output: MaskedToken, quotes: str) -> str:

@@ -95,18 +95,13 @@ def option_label(trace: Trace, option: int, row: int) -> Label:
     names = getattr(output, "names", None)
     if names:
         return Label(names[option])
-    if isinstance(output, NextToken) and row == 0 and _begins(trace.streams[output.stream]):
-        return Label(token_label(trace.model.tokenizer, option, first=True).text)
-    return Label(_token(trace, option))
+    is_first = isinstance(output, NextToken) and row == 0 and _begins(trace.streams[output.stream])
+    return token_label(trace.model.tokenizer, option, first=is_first)
 
 
 def _begins(row: Encoding) -> bool:
     """Return True if the second token of a row is the first of its text."""
     return bool(row.offsets) and row.offsets[0] is None
-
-
-def _token(trace: Trace, token: int) -> str:
-    return token_text(trace.model.tokenizer.token(token))
 
 
 def _next_tokens(trace: Trace, output: NextToken) -> list[Decision]:
@@ -118,7 +113,10 @@ def _next_tokens(trace: Trace, output: NextToken) -> list[Decision]:
     if output.is_closed:
         return decisions
     best = int(output.logits[-1].argmax())
-    return [*decisions, Decision(len(output.logits) - 1, best, Label(_token(trace, best)))]
+    return [
+        *decisions,
+        Decision(len(output.logits) - 1, best, token_label(trace.model.tokenizer, best)),
+    ]
 
 
 def _masked(trace: Trace, output: MaskedToken) -> list[Decision]:
@@ -126,7 +124,10 @@ def _masked(trace: Trace, output: MaskedToken) -> list[Decision]:
     tokens = [
         guess if label is None else label for label, guess in zip(output.labels, best, strict=True)
     ]
-    return [Decision(i, token, Label(_token(trace, token))) for i, token in enumerate(tokens)]
+    return [
+        Decision(i, token, token_label(trace.model.tokenizer, token))
+        for i, token in enumerate(tokens)
+    ]
 
 
 def _in_order(trace: Trace, output: TokenInOrder) -> list[Decision]:
