@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from small_scopes import scope_of
 
 import models
 from models.trace import Trace
@@ -39,6 +40,7 @@ from viz_app.views.interventions.payloads import (
     HeadOffChoices,
     followed_decision,
     head_off_payloads,
+    head_off_table,
     measure_heads,
 )
 
@@ -280,6 +282,20 @@ def test_every_check_passes(name: str, metric: str) -> None:
     assert len(passed) >= 4
     assert not [line for look, line in checks if look == "failed"]
     assert any("patched with itself" in line for line in passed)
+
+
+def test_a_board_without_a_text_to_take_from_says_so() -> None:
+    scope = scope_of("transformer")
+    run = CurrentRun(scope, scope.run("a" * 7, "ab"))
+    choices = HeadOffChoices(None, "log-probability", "resample")
+    board = head_off_payloads(run, choices)["board"]
+    n = len(run.trace.streams["source"].ids)
+    assert n not in {len(scope.encode(*one)["source"].ids) for one in scope.held_out}
+    assert f"{n} source tokens" in board["sentence"]
+    assert {effect for kind in board["kinds"] for row in kind["effects"] for effect in row} == {
+        None
+    }
+    assert len(head_off_table(run, choices)) == 1
 
 
 def test_a_check_fails_for_a_number_that_no_run_has(monkeypatch: pytest.MonkeyPatch) -> None:

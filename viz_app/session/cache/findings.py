@@ -16,6 +16,7 @@ from models.analysis.metrics import Metric
 from models.analysis.position_measures import FormulaMeasures, measure_formula
 from models.analysis.shuffle import ShuffleTest, shuffle_test
 from models.architectures import Model
+from models.checkpoint import CheckpointError
 from models.decoding.greedy_sample import greedy, greedy_batch
 from models.runs.attention_row import AttentionRow
 from models.tokenizers.base import Encoding
@@ -115,15 +116,22 @@ def trace_finding(trace: Trace, what: Hashable, make: Callable[[], Stored]) -> S
 def cached_head_effects(
     run: CurrentRun, metric: Metric, make: Callable[[Where], Edit], name: str
 ) -> HeadEffects:
-    """Return the effect of the edit that `make` makes of each head; `name` identifies the edit."""
+    """Return the effect of the edit that `make` makes of each head; `name` identifies the edit.
+
+    Raises:
+        CheckpointError: the model cannot carry out an edit.
+    """
     streams = tuple(run.trace.streams.values())
     what = (streams, run.trace.edits, metric, name)
-    return cached(
-        run.scope,
-        "effects",
-        *what,
-        make=lambda: head_effects_of(run.scope, run.trace, metric, make),
-    )
+    try:
+        return cached(
+            run.scope,
+            "effects",
+            *what,
+            make=lambda: head_effects_of(run.scope, run.trace, metric, make),
+        )
+    except ValueError as error:
+        raise CheckpointError(str(error)) from error
 
 
 def row_finding(row: AttentionRow, what: Hashable, make: Callable[[], Stored]) -> Stored:

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from models import CheckpointError
 from models.analysis.checks import Check, check_site
 from models.analysis.effects import HeadEffects, effects_of
 from models.analysis.metrics import Divergence, LogProbability, Metric, logits_of
@@ -111,14 +112,18 @@ def head_off_payloads(run: CurrentRun, choices: HeadOffChoices) -> Pictures:
     }
 
 
-def measure_heads(what: FollowedDecision, choices: HeadOffChoices) -> HeadEffects | None:
-    """Return the effect of switching off each head; None if the text is too long for all."""
+def measure_heads(what: FollowedDecision, choices: HeadOffChoices) -> HeadEffects | str:
+    """Return the effect of switching off each head, or why not all can be tried."""
     trace = what.after.trace
     n_heads = sum(site.n_heads for site in trace.attention.values())
     if n_heads * max(len(row.ids) for row in trace.streams.values()) > MAX_HEADS_WORK:
-        return None
+        return text.HEADS_TOO_LONG.format(text.noun_of(what.after.scope.model))
     make = partial(state.head_off_edit, trace, choices.baseline)
-    return cache.cached_head_effects(what.after, _metric(what, choices), make, choices.baseline)
+    try:
+        return cache.cached_head_effects(what.after, _metric(what, choices), make, choices.baseline)
+    except CheckpointError as error:  # too little held-out text for this baseline
+        why = str(error)
+        return f"{why[:1].upper()}{why[1:]}."
 
 
 def _metric(what: FollowedDecision, choices: HeadOffChoices) -> Metric:
@@ -128,11 +133,12 @@ def _metric(what: FollowedDecision, choices: HeadOffChoices) -> Metric:
 
 
 def head_board(
-    what: FollowedDecision, choices: HeadOffChoices, effects: HeadEffects | None
+    what: FollowedDecision, choices: HeadOffChoices, effects: HeadEffects | str
 ) -> dict[str, Any]:
     """Return the payload of the board of all heads."""
     trace = what.after.trace
-    values = [] if effects is None else [grid.flatten() for grid in effects.values.values()]
+    grids = () if isinstance(effects, str) else effects.values.values()
+    values = [grid.flatten() for grid in grids]
     finite = torch.cat(values) if values else torch.zeros(0)
     finite = finite[finite.isfinite()]
     signed = choices.metric == "log-probability"
@@ -142,11 +148,9 @@ def head_board(
             file_name(trace, "heads-off", *head_off_parts(what, choices)),
             head_off_facts(what, choices),
         ),
-        "sentence": text.HEADS_TOO_LONG.format(text.noun_of(what.after.scope.model))
-        if effects is None
-        else _sentence(what, effects, signed),
+        "sentence": effects if isinstance(effects, str) else _sentence(what, effects, signed),
         "legend": ""
-        if effects is None
+        if isinstance(effects, str)
         else text.BOARD_LEGEND[choices.metric].format(option_noun(trace)),
         "largest": float(finite.abs().max()) if len(finite) else 0.0,
         "unit": "nats",
@@ -154,7 +158,7 @@ def head_board(
     }
 
 
-def _kinds_of_heads(trace: Trace, effects: HeadEffects | None) -> list[dict[str, Any]]:
+def _kinds_of_heads(trace: Trace, effects: HeadEffects | str) -> list[dict[str, Any]]:
     """Return a grid of (layer, head) for each kind of attention whose heads can be edited."""
     edited, kinds = state.head_edits(trace), []
     for kind, sites in by_kind(trace):
@@ -162,7 +166,7 @@ def _kinds_of_heads(trace: Trace, effects: HeadEffects | None) -> list[dict[str,
         if not sites:
             continue
         n_heads = max(site.n_heads for site in sites)
-        grid = None if effects is None else effects.values[kind]
+        grid = None if isinstance(effects, str) else effects.values[kind]
         kinds.append(
             {
                 "title": words.kind_title(sites[0]),
@@ -307,14 +311,14 @@ def _written(run: CurrentRun) -> MaskedRun:
 
 
 def _checks(
-    what: FollowedDecision, choices: HeadOffChoices, effects: HeadEffects | None
+    what: FollowedDecision, choices: HeadOffChoices, effects: HeadEffects | str
 ) -> list[Check]:
     """Check the strongest head's effect by a pass of its own.
 
     A head patched with itself must change nothing.
     """
     trace = what.after.trace
-    if effects is None:
+    if isinstance(effects, str):
         return check_site(next(iter(trace.attention.values())))
     site, head, value = largest_effect(effects)
     scope, where = what.after.scope, Where(site=site, heads=(head,))
@@ -347,7 +351,7 @@ def head_off_table(run: CurrentRun, choices: HeadOffChoices) -> list[list[object
     what = followed_decision(run, choices)
     effects = measure_heads(what, choices)
     rows: list[list[object]] = [["attention", "layer", "head", "effect in nats", "edit"]]
-    if effects is None:
+    if isinstance(effects, str):
         return rows
     for kind, grid in effects.values.items():
         for name, values in zip(effects.sites[kind], grid, strict=True):
