@@ -10,6 +10,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
+from drawn import on_screen
 from stage import SAVED, Stage, alike, hex_of
 
 import models
@@ -45,9 +46,8 @@ def task(name: str) -> dict[str, Any]:
 
 @cache
 def interventions() -> dict[str, Any]:
-    return heads.head_off_payloads(
-        run_of("eng-fra"), heads.HeadOffChoices(None, "log-probability", "zero")
-    )
+    choices = heads.HeadOffChoices(None, "log-probability", "zero")
+    return on_screen(heads.head_off_payloads(run_of("eng-fra"), choices))
 
 
 def patch() -> dict[str, Any]:

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 import transformers
+from drawn import on_screen
 from hub_models import _WIDE, library_tokenizer
 
 import models
@@ -223,7 +224,7 @@ def test_each_judged_label_is_a_decision_that_heads_influence(tmp_path: Path) ->
         float((p[label].exp() * (p[label] - after[label])).sum()), abs=1e-5
     )
 
-    drawn = head_off_payloads(run, HeadOffChoices(label, "log-probability", "zero"))
+    drawn = on_screen(head_off_payloads(run, HeadOffChoices(label, "log-probability", "zero")))
     (kind,) = drawn["board"]["kinds"]
     assert kind["effects"][1][1] == pytest.approx(float(change), abs=1e-5)
     outcome = drawn["outcome"]

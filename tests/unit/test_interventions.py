@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from drawn import on_screen
 from small_scopes import scope_of
 
 import models
@@ -26,6 +27,7 @@ from models.trace.edits import (
 )
 from models.trace.outputs import best_span
 from viz_app import words
+from viz_app.drawing.extent import on_one_scale
 from viz_app.drawing.labels import special_label
 from viz_app.drawing.notes import answer_line
 from viz_app.input_bar.examples import readable_examples
@@ -72,7 +74,7 @@ def test_the_number_of_a_head_is_the_difference_of_two_runs(name: str) -> None:
     run = run_of(name)
     what = followed_decision(run, USUAL).decision
     before = log_prob(run.trace, what.row, what.option)
-    board = head_off_payloads(run, USUAL)["board"]
+    board = on_screen(head_off_payloads(run, USUAL))["board"]
     largest = 0.0
     for kind in board["kinds"]:
         for site, effects in zip(kind["sites"], kind["effects"], strict=True):
@@ -87,7 +89,7 @@ def test_the_number_of_a_head_is_the_difference_of_two_runs(name: str) -> None:
 
 @pytest.mark.parametrize("name", MODELS)
 def test_the_sentence_names_the_strongest_head_and_its_direction(name: str) -> None:
-    board = head_off_payloads(run_of(name), USUAL)["board"]
+    board = on_screen(head_off_payloads(run_of(name), USUAL))["board"]
     every = [
         (effect, kind["title"], layer, head + 1)
         for kind in board["kinds"]
@@ -115,7 +117,7 @@ def test_rounding_errors_are_not_an_effect_of_a_head() -> None:
     """A token that reads only itself attends to one key, so uniform weights change nothing."""
     scope = models.load("gpt", device="cpu")
     choices = HeadOffChoices(0, "log-probability", "uniform")
-    board = head_off_payloads(CurrentRun(scope, scope.run("boy")), choices)["board"]
+    board = on_screen(head_off_payloads(CurrentRun(scope, scope.run("boy")), choices))["board"]
     assert board["sentence"] == text.NO_HEAD_CHANGES.format(1e-4)
 
 
@@ -124,7 +126,7 @@ def test_the_distribution_is_that_of_both_runs(name: str) -> None:
     run = run_of(name)
     strongest = max(
         (abs(effect), site, head)
-        for kind in head_off_payloads(run, USUAL)["board"]["kinds"]
+        for kind in on_screen(head_off_payloads(run, USUAL))["board"]["kinds"]
         for site, effects in zip(kind["sites"], kind["effects"], strict=True)
         for head, effect in enumerate(effects)
     )
@@ -180,7 +182,7 @@ def test_files_record_the_choices_behind_them() -> None:
     for other in ({}, {"position": 1}, {"metric": "divergence"}, {"baseline": "uniform"}):
         choices = replace(USUAL, **other)
         (file,) = BOARD_OF_HEADS.files(run, choices)
-        board = head_off_payloads(run, choices)["board"]
+        board = on_screen(head_off_payloads(run, choices))["board"]
         assert board["about"].splitlines() == [f"{k}: {v}" for k, v in file.about(run).items()]
         every.append(board["about"])
         names |= {board["file"], file.name}
@@ -195,7 +197,7 @@ def test_the_table_has_the_effects_of_the_board_by_layer_and_head_from_one() -> 
     run = run_of("gpt")
     (file,) = BOARD_OF_HEADS.files(run, USUAL)
     _, *rows = csv.reader(io.StringIO(file.make(run)))
-    (kind,) = head_off_payloads(run, USUAL)["board"]["kinds"]
+    (kind,) = on_screen(head_off_payloads(run, USUAL))["board"]["kinds"]
     told = {(int(layer), int(head)): float(effect) for _, layer, head, effect, _ in rows}
     assert told == {
         (layer, head): pytest.approx(effect)
@@ -262,7 +264,7 @@ def test_a_head_that_is_off_or_scaled_is_marked_and_has_no_separate_effect() -> 
     run = run_of("eng-fra")
     site = "decoder.layers.2.cross_attn"
     edited = with_edits(run, HeadOff(site, head=5), HeadScale(site, head=1, factor=-0.5))
-    kinds = head_off_payloads(edited, USUAL)["board"]["kinds"]
+    kinds = on_screen(head_off_payloads(edited, USUAL))["board"]["kinds"]
     states, effects = next(
         (kind["states"][kind["sites"].index(site)], kind["effects"][kind["sites"].index(site)])
         for kind in kinds
@@ -284,11 +286,19 @@ def test_every_check_passes(name: str, metric: str) -> None:
     assert any("patched with itself" in line for line in passed)
 
 
+def test_boards_of_two_runs_have_one_scale() -> None:
+    runs = [head_off_payloads(run_of(name), USUAL) for name in ("gpt", "gpt-sentiment")]
+    alone = [on_screen(one)["board"]["largest"] for one in runs]
+    beside = [one["board"]["largest"] for one in on_one_scale(*runs)]
+    assert alone[0] != alone[1]
+    assert beside == [max(alone)] * 2
+
+
 def test_a_board_without_a_text_to_take_from_says_so() -> None:
     scope = scope_of("transformer")
     run = CurrentRun(scope, scope.run("a" * 7, "ab"))
     choices = HeadOffChoices(None, "log-probability", "resample")
-    board = head_off_payloads(run, choices)["board"]
+    board = on_screen(head_off_payloads(run, choices))["board"]
     n = len(run.trace.streams["source"].ids)
     assert n not in {len(scope.encode(*one)["source"].ids) for one in scope.held_out}
     assert f"{n} source tokens" in board["sentence"]
@@ -413,7 +423,7 @@ def session(monkeypatch: pytest.MonkeyPatch) -> Callable[..., CurrentRun]:
 
 def board_labels(run: CurrentRun) -> dict[str, list[str]]:
     """Return the labels of a layer's heads, as the board shows them."""
-    kinds = head_off_payloads(run, USUAL)["board"]["kinds"]
+    kinds = on_screen(head_off_payloads(run, USUAL))["board"]["kinds"]
     return {
         site: [head["label"] for head in heads]
         for kind in kinds

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from drawn import on_screen
 from small_scopes import scope_of
 
 import models
@@ -187,9 +188,12 @@ def test_results_measured_without_the_edits_of_a_run_say_so():
     unchanged = CurrentRun(scope := models.load("dates", device="cpu"), scope.run("15 May 2024"))
     edit = HeadOff("decoder.layers.0.self_attn", head=1)
     edited = changed_run(unchanged, replace(unchanged.spec, edits=(edit,)))
-    title = many_texts.sweep_payloads(edited, USUAL)["board"]["title"]
+    title, own = (
+        on_screen(many_texts.sweep_payloads(one, USUAL))["board"]["title"]
+        for one in (edited, unchanged)
+    )
     assert title.endswith("left out")
-    assert "left out" not in many_texts.sweep_payloads(unchanged, USUAL)["board"]["title"]
+    assert "left out" not in own
     (file,) = many_texts.MANY_TEXTS.files(edited, USUAL)
     assert file.about(edited)["a head that is off passes on"] == "nothing"
     assert file.about(edited)["held-out texts"] in title

@@ -23,6 +23,7 @@ from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
 from viz_app.session.parameters import declared_parameters
 from viz_app.views.interventions import state, text
+from viz_app.views.interventions.payloads import board_on_scale
 from viz_app.views.page import (
     Columns,
     File,
@@ -93,7 +94,7 @@ def sweep_payloads(run: CurrentRun, choices: SweepChoices) -> Pictures:
     swept = sweeping.sweep_results(run.scope, choices.baseline)
     if swept is None:
         return {}
-    return {"board": sweep_board(run, swept), CURVES_KEY: loss_curves(run, swept)}
+    return {"board": board_on_scale(sweep_board(run, swept)), CURVES_KEY: loss_curves(run, swept)}
 
 
 def _kind(run: CurrentRun) -> str:

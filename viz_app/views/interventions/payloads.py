@@ -15,6 +15,7 @@ from models.runs.masked_comparison import MaskedRun
 from models.trace import Trace
 from models.trace.edits import Edits, HeadScale, Patch, Where
 from viz_app import words
+from viz_app.drawing.extent import Scaled, scale_picture
 from viz_app.drawing.notes import check_rows
 from viz_app.drawing.provenance import file_name
 from viz_app.drawing.sites import by_kind
@@ -106,7 +107,7 @@ def head_off_payloads(run: CurrentRun, choices: HeadOffChoices) -> Pictures:
     what = followed_decision(run, choices)
     effects = measure_heads(what, choices)
     return {
-        "board": head_board(what, choices, effects),
+        "board": board_on_scale(head_board(what, choices, effects)),
         "outcome": outcome_payload(what),
         "checks": check_rows(_checks(what, choices, effects)),
     }
@@ -156,6 +157,12 @@ def head_board(
         "unit": "nats",
         "kinds": _kinds_of_heads(trace, effects),
     }
+
+
+def board_on_scale(board: dict[str, Any]) -> Scaled:
+    """Let boards of two runs whose effects have the same unit share a scale."""
+    unit = board["unit"]
+    return scale_picture({unit: board["largest"]}, lambda scales: board | {"largest": scales[unit]})
 
 
 def _kinds_of_heads(trace: Trace, effects: HeadEffects | str) -> list[dict[str, Any]]:
