@@ -204,6 +204,26 @@ def test_a_picture_names_no_edit_that_its_numbers_are_without(part: str, key: st
         assert ("changed: decoder.layer2.self_attn" in about) == named
 
 
+@pytest.mark.parametrize(("part", "key"), [("residual", "patch"), ("gradient", "scatter")])
+def test_a_picture_names_what_is_taken_into_the_other_run(part: str, key: str) -> None:
+    two = both("gpt")
+    taken = two.patch("enough", Where(site="decoder.layers.1.self_attn", heads=(2,)))
+    for edits in ((), (taken,)):
+        chosen = choices("gpt", part=part, other_edits=edits)
+        about = patch_section_payloads(run_of("gpt"), chosen)[key]["about"]
+        assert ("other run changed: decoder.layer2.self_attn" in about) == bool(edits)
+        assert "\nchanged" not in about
+
+
+def test_the_decision_is_numbered_in_the_text_that_is_longer() -> None:
+    run, second = run_of("gpt"), ("The girl said that he",)
+    drawn = patch_section_payloads(run, choices("gpt", second=second))["patch"]
+    n, m = (len(run.scope.encode(text)["text"].ids) for text in ("The boy said that", *second))
+    assert n < m
+    assert f"decision {n}:" in drawn["measured"]
+    assert drawn["measured"].endswith(f"in the other at decision {m}")
+
+
 def test_files_name_both_texts_of_both_runs() -> None:
     scope = models.load("bert", device="cpu")
     ours, theirs = (

@@ -90,8 +90,8 @@ def is_share(two: Two, choices: PatchChoices) -> bool:
     return choices.unit == "share" and abs(two.gap) >= MIN_GAP
 
 
-def patch_facts(trace: Trace, two: Two) -> Facts:
-    """Return the facts about a run whose parts are taken, the other text, and the decision."""
+def patch_facts(trace: Trace, two: Two, **more: str) -> Facts:
+    """Return the facts about a run whose parts are taken, the other text and the decision."""
     second = {
         f"other run's {field.name.replace('_', ' ')}": two.other.trace.fields[field.name]
         for field in second_fields(two.this.scope, two.this.trace)
@@ -100,7 +100,7 @@ def patch_facts(trace: Trace, two: Two) -> Facts:
         second["other run read as"] = hidden
     token = two.decision.label.text
     measure = {"measured by": say.measure(token, two.rival_name)}
-    return facts(trace, **second, decision=f"{two.row}, {token}", **measure)
+    return facts(trace, **second, decision=f"{two.row}, {token}", **measure, **more)
 
 
 def measure_patches(two: Two, choices: PatchChoices) -> PatchEffects:
@@ -207,10 +207,12 @@ def edited_of(run: CurrentRun, measured: PatchEffects, side: str, edits: Edits) 
     return base.with_edits(patches)
 
 
-def drawn_trace(run: CurrentRun, measured: PatchEffects) -> Trace:
-    """Return this text's run as it is drawn: under its patches, without other edits."""
-    edited = edited_of(run, measured, NECESSARY, run.trace.edits)
-    return measured.two.this.trace if edited is None else edited
+def drawn_facts(run: CurrentRun, choices: PatchChoices, measured: PatchEffects) -> Facts:
+    """Return the facts about both runs as they are drawn: each under its patches alone."""
+    edited, other = (edited_of(run, measured, side, edits_of(run, choices, side)) for side in SIDES)
+    this = measured.two.this.trace if edited is None else edited
+    changed = {} if other is None else {"other run changed": facts(other)["changed"]}
+    return patch_facts(this, measured.two, **changed)
 
 
 def strongest_cell(measured: PatchEffects, side: str) -> tuple[int, int, float] | None:

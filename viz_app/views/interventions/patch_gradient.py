@@ -17,9 +17,8 @@ from viz_app.views.interventions import patch_text as say
 from viz_app.views.interventions.patch_effects import (
     PatchChoices,
     PatchEffects,
-    drawn_trace,
+    drawn_facts,
     edits_of,
-    patch_facts,
     patch_parts,
 )
 from viz_app.views.interventions.patch_runs import NECESSARY, SIDES
@@ -76,9 +75,9 @@ def gradient_picture(
     run: CurrentRun, choices: PatchChoices, measured: PatchEffects
 ) -> dict[str, Any]:
     """Return the payload of both scatters."""
-    about = patch_facts(drawn_trace(run, measured), measured.two)
+    file = file_name(run.trace, *patch_parts(measured.two, choices))
     return {
-        **saving(file_name(run.trace, *patch_parts(measured.two, choices)), about),
+        **saving(file, drawn_facts(run, choices, measured)),
         "unit": "share of the gap" if measured.is_share else measured.two.metric(NECESSARY).unit,
         "axes": [say.EXACT_EFFECT, say.GUESSED_EFFECT],
         "hint": say.SCATTER_HINT.format(noun=measured.two.noun)

@@ -24,11 +24,10 @@ from viz_app.views.interventions.patch_effects import (
     Effects,
     PatchChoices,
     PatchEffects,
-    drawn_trace,
+    drawn_facts,
     edited_of,
     edits_of,
     measure_patches,
-    patch_facts,
     patch_parts,
     position_that_answers,
     strongest_cell,
@@ -102,14 +101,19 @@ def patch_picture(run: CurrentRun, choices: PatchChoices, measured: PatchEffects
     finite = torch.cat(shown_values) if shown_values else torch.zeros(0)
     finite = finite[finite.isfinite()]
     panels = [panel(run, choices, measured, side) for side in SIDES]
-    levels = (level(two.metric(side), two.sides(side)[0].trace) for side in SIDES)
+    this, other = (level(two.metric(side), two.sides(side)[0].trace) for side in SIDES)
     return {
         **saving(
             file_name(run.trace, "patch", *patch_parts(two, choices)),
-            patch_facts(drawn_trace(run, measured), two),
+            drawn_facts(run, choices, measured),
         ),
         "measured": say.metric_values(
-            two.decision.label.text, two.rival_name, two.row, *levels, two.noun
+            say.measure(two.decision.label.text, two.rival_name),
+            two.row,
+            this,
+            two.other_row,
+            other,
+            two.noun,
         ),
         "unit": "of the gap" if measured.is_share else unit,
         "largest": float(finite.abs().max()) if len(finite) else 0.0,

@@ -170,11 +170,14 @@ def measure(token: str, rival: str) -> str:
     return f"logit({token}) − logit({rival})" if rival else f"log p({token})"
 
 
-def metric_values(token: str, rival: str, row: int, this: float, other: float, noun: str) -> str:
+def metric_values(
+    measured: str, row: int, this: float, other_row: int, other: float, noun: str
+) -> str:
     """Name what is measured, with its value in both runs."""
+    there = "" if other_row == row else f" at decision {other_row + 1}"
     return (
-        f"Measured: {measure(token, rival)} at decision {row + 1}: {decimal(this, 2)} in this {noun}, "
-        f"{decimal(other, 2)} in the other"
+        f"Measured: {measured} at decision {row + 1}: {decimal(this, 2)} in this {noun}, "
+        f"{decimal(other, 2)} in the other{there}"
     )
 
 
