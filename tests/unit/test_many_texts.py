@@ -68,7 +68,7 @@ def test_each_cell_is_the_result_of_its_own_head(run, swept):
 @pytest.mark.parametrize(
     ("effects", "wanted", "not_wanted"),
     [
-        ((0.5, -0.1), "1 of 2 heads are needed*, 1 harmful*.", "lowers"),
+        ((0.5, -0.1), "1 of 2 heads is needed*, 1 harmful*.", "lowers"),
         ((0.1, -0.5), "lowers the loss most when off: −0.500 (−0.510 to −0.490).", "raises"),
         ((0.5, 0.1), "2 of 2 heads are needed*.", "harmful"),
     ],
@@ -127,6 +127,20 @@ def test_if_nothing_is_significant_the_sentence_says_so(run, swept):
     heads = tuple(replace(one, is_marked=False) for one in swept.heads)
     said = many_texts.needed_heads_sentence(run, replace(swept, heads=heads))
     assert said == f"None of {len(heads)} heads has a significant effect."
+
+
+def test_an_only_head_a_text_and_an_order_are_in_the_singular(run, swept):
+    one = replace(swept.heads[0], is_marked=True)
+    curves = {one.kind: swept.curves[one.kind]}
+    few = replace(swept, heads=(one,), curves=curves, n_texts=2, n_orders=1)
+    marked = replace(few, n_texts=400)
+    none = replace(marked, heads=(replace(one, is_marked=False),))
+    for result in (few, marked, none):
+        assert "only head" in many_texts.needed_heads_sentence(run, result)
+    assert many_texts.sweep_board(run, few)["title"].endswith("over 1 held-out text")
+    title = " ".join(many_texts.loss_curves(run, few).to_dict()["title"]["text"])
+    assert " over 1 text:" in title
+    assert " 1 random order " in title
 
 
 def test_the_table_and_the_curves_hold_every_number(run, swept):

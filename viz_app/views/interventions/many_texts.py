@@ -7,7 +7,7 @@ from typing import Any
 
 import altair as alt
 
-from models.number_text import decimal
+from models.number_text import decimal, how_many
 from models.runs import text_loss
 from models.runs.sweep import HeadResult, SweepResult
 from models.trace import AttentionSite
@@ -128,7 +128,9 @@ def sweep_board(run: CurrentRun, swept: SweepResult) -> dict[str, Any]:
                 "notes": [[_note(one) for one in row] for row in results],
             }
         )
-    title = f"What each head off does to the loss, over {_reported(swept)} held-out texts"
+    title = (
+        f"What each head off does to the loss, over {how_many(_reported(swept), 'held-out text')}"
+    )
     return {
         "title": f"{title}{EDITS_LEFT_OUT * bool(run.spec.edits)}",
         **saving(file_name(run.trace, "heads-off.many-texts", swept.baseline), _facts(run, swept)),
@@ -162,22 +164,30 @@ def _note(result: HeadResult | None) -> dict[str, str] | None:
 
 def needed_heads_sentence(run: CurrentRun, swept: SweepResult) -> str:
     """Say how many heads are needed or harmful, and which matters most."""
-    marked = [one for one in swept.heads if one.is_marked]
-    needed = sum(one.effect.mean > 0 for one in marked)
+    n, marked = len(swept.heads), [one for one in swept.heads if one.is_marked]
     if not swept.can_mark:
-        return f"{swept.n_texts} texts are too few to tell which of {len(swept.heads)} heads have a significant effect."
+        which = "whether the only head has" if n == 1 else f"which of {n} heads have"
+        return f"{swept.n_texts} texts are too few to tell {which} a significant effect."
     if not marked:
-        return f"None of {len(swept.heads)} heads has a significant effect."
+        who = "The only head has no" if n == 1 else f"None of {n} heads has a"
+        return f"{who} significant effect."
     most = max(marked, key=lambda one: abs(one.effect.mean))
     effect = most.effect
-    way = "raises" if effect.mean > 0 else "lowers"
-    better = len(marked) - needed
-    counts = f"{needed} of {len(swept.heads)} heads are needed*"
-    counts += f", {better} harmful*" if better else ""
+    way = f"{'raises' if effect.mean > 0 else 'lowers'} the loss{' most' * (n > 1)}"
     return (
-        f"{counts}. {words.head_location(_site(run, most), most.head)} {way} the loss most when off: {decimal(effect.mean, 3, signed=True)} "
+        f"{_counts(n, marked)}. {words.head_location(_site(run, most), most.head)} {way} when off: {decimal(effect.mean, 3, signed=True)} "
         f"({decimal(effect.low, 3, signed=True)} to {decimal(effect.high, 3, signed=True)})."
     )
+
+
+def _counts(n: int, marked: Sequence[HeadResult]) -> str:
+    """Say how many of n heads are needed and harmful, of those with a significant effect."""
+    needed = sum(one.effect.mean > 0 for one in marked)
+    if n == 1:
+        return f"The only head is {'needed' if needed else 'harmful'}*"
+    harmful = len(marked) - needed
+    counts = f"{needed} of {n} heads {'is' if needed == 1 else 'are'} needed*"
+    return f"{counts}, {harmful} harmful*" if harmful else counts
 
 
 def _site(run: CurrentRun, result: HeadResult) -> AttentionSite:
@@ -210,8 +220,8 @@ def loss_curves(run: CurrentRun, swept: SweepResult) -> alt.LayerChart | alt.Fac
     chart = alt.layer(band, median, order).properties(width=300, height=62)
     faceted = chart.facet(alt.Facet("kind:N", title=None, sort=list(titles.values())), columns=1)
     title = (
-        f"Loss ({text_loss.LOSS_UNITS[_kind(run)]}) over {swept.n_curve_texts} texts: least important heads off first (line), "
-        f"{swept.n_orders} random orders (band, upper median dashed)"
+        f"Loss ({text_loss.LOSS_UNITS[_kind(run)]}) over {how_many(swept.n_curve_texts, 'text')}: least important heads off first (line), "
+        f"{how_many(swept.n_orders, 'random order')} (band, upper median dashed)"
     )
     return with_title(faceted, title)
 
