@@ -217,7 +217,7 @@ def test_sentences_follow_reversed_numbers() -> None:
     assert "changes" in text.uniform_outcome(0, 1)
     assert text.permutations(0, 9, 0, 0, 0).startswith("None of 9")
     assert text.permutations(9, 9, 0, 0, 0).startswith("All 9 permutations")
-    assert text.permutations(1, 9, 0, 0, 0).startswith("1 of 9")
+    assert text.permutations(1, 9, 0, 0, 0).startswith("1 of 9 permutations keeps")
     assert "No token alone" in text.adversary_outcome(0.1, 0.01, 0, 4, 4)
     assert "2 of 4 tokens can" in text.adversary_outcome(0.1, 0.01, 2, 4, 4)
     assert "None of the 4 tokens tried" in text.adversary_outcome(0.1, 0.01, 0, 4, 9)

@@ -102,11 +102,14 @@ def test_the_sentence_names_the_strongest_head_and_its_direction(name: str) -> N
     )
     assert board["sentence"].startswith(f"{place} {'lowers' if effect < 0 else 'raises'} it most")
     raised = sum(one[0] >= 1e-4 for one in every)
-    assert len(every) == 1 or f"{raised} of {len(every)} heads raise it" in board["sentence"]
+    assert len(every) == 1 or f"{raised} of {len(every)} heads raise" in board["sentence"]
 
 
 def test_a_reversed_direction_reverses_the_sentence() -> None:
     assert "lowers" in text.strongest_head_sentence("Here", "−1.00", 0, 4, -1.0, True)
+    assert "1 of 4 heads raises it" in text.strongest_head_sentence(
+        "Here", "−1.00", 1, 4, -1.0, True
+    )
     assert "raises" in text.strongest_head_sentence("Here", "+1.00", 3, 4, 1.0, True)
     raising = text.strongest_head_sentence("Here", "+1.00", 0, 4, 1.0, False)
     assert "raises" not in raising

@@ -84,7 +84,8 @@ def uniform_outcome(n_kept: int, n: int) -> str:
 def permutations(n_kept: int, n: int, low: float, median: float, high: float) -> str:
     """Say how many permutations keep the prediction, and how far they move the distribution."""
     number = f"All {n}" if n_kept == n else f"{n_kept or 'None'} of {n}"
-    return f"{number} permutations keep it. TV median {median:.3f}; 95 % lie between {low:.3f} and {high:.3f}."
+    verb = "keeps" if n_kept == 1 else "keep"
+    return f"{number} permutations {verb} it. TV median {median:.3f}; 95 % lie between {low:.3f} and {high:.3f}."
 
 
 def adversary_outcome(

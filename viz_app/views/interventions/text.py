@@ -80,7 +80,8 @@ def strongest_head_sentence(
         return f"{strongest} changes it most when off: {effect} nats."
     way = "lowers" if value < 0 else "raises"
     most = f"{strongest} {way} it most when off: {effect} nats."
-    return most if n == 1 else f"{most} {n_raise} of {n} heads raise it when off."
+    others = f"{n_raise} of {n} heads {'raises' if n_raise == 1 else 'raise'} it when off."
+    return most if n == 1 else f"{most} {others}"
 
 
 def distribution_title(token: str, row: int) -> str:
