@@ -1,4 +1,4 @@
-"""What the components `board` and `patch` offer on hover, with a model and without one, and how `patch` names its layers."""
+"""What the components `board` and `patch` offer on hover, with a model and without one, their scales, and the layers of `patch`."""
 
 from typing import Any
 
@@ -34,6 +34,16 @@ def test_what_needs_the_model_is_offered_only_with_it(
     (title,) = stage.attrs("td button", "title")
     assert "0.5" in title
     assert offered not in title
+
+
+@pytest.mark.parametrize(("component", "picture"), [("board", BOARD), ("patch", PATCH)])
+def test_the_ends_of_a_small_scale_are_not_rounded_to_0(
+    stage: Stage, component: str, picture: dict[str, Any]
+) -> None:
+    stage.mount(component, 700).show({**picture, "largest": 0.0012})
+    assert [stage.text(end) for end in (".least", ".most")] == ["−0.001 nats", "+0.001 nats"]
+    stage.show({**picture, "largest": 0})
+    assert [stage.text(end) for end in (".least", ".most")] == ["0 nats"] * 2
 
 
 def test_a_board_names_its_layers_unless_they_are_those_beside_it(stage: Stage) -> None:

@@ -19,8 +19,8 @@ class Board {
     root.querySelector(".title").textContent = title;
     root.querySelector(".sentence").textContent = sentence;
     root.querySelector(".legend").hidden = !legend;
-    root.querySelector(".least").textContent = `${brief(-largest)} ${unit}`;
-    root.querySelector(".most").textContent = `+${brief(largest)} ${unit}`;
+    root.querySelector(".least").textContent = `${scaleEnd("−", largest)} ${unit}`;
+    root.querySelector(".most").textContent = `${scaleEnd("+", largest)} ${unit}`;
     root.querySelector(".says").textContent = legend;
     root.querySelector(".key").style.background = `linear-gradient(to right, ${this.ramp.css.join(",")})`;
     const shape = JSON.stringify(kinds.map(({ sites, heads }) => [sites, heads]));

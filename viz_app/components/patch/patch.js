@@ -35,8 +35,8 @@ class Patch {
     root.querySelector(".measured").textContent = measured;
     root.querySelector(".hint").textContent = hint;
     root.querySelector(".key").hidden = !isTried;
-    root.querySelector(".least").textContent = isTried ? `${brief(-largest)} ${unit}` : "";
-    root.querySelector(".most").textContent = isTried ? `+${brief(largest)} ${unit}` : "";
+    root.querySelector(".least").textContent = isTried ? `${scaleEnd("−", largest)} ${unit}` : "";
+    root.querySelector(".most").textContent = isTried ? `${scaleEnd("+", largest)} ${unit}` : "";
     root.querySelector(".key").style.background = `linear-gradient(to right, ${this.ramp.css.join(",")})`;
     const shape = JSON.stringify(
       panels.map(({ grid, kinds }) => [grid && [grid.names, grid.tokens.length], kinds.map(({ sites, heads }) => [sites, heads])]),

@@ -123,7 +123,7 @@ class States extends Fitted {
   foot(context, y, wide) {
     const { picture: { columns, limit, axis, names, unit }, theme, side } = this,
       low = y + (names ? 12 : 40),
-      end = limit < 0.01 ? String(Number(limit.toPrecision(1))) : brief(limit),
+      [least, most] = ["−", ""].map((sign) => scaleEnd(sign, limit)),
       step = stepOf(Math.ceil((columns * TICK) / wide));
     Object.assign(context, { font: `12px ${theme.font}`, fillStyle: theme.quiet, textBaseline: "middle", textAlign: "center" });
     if (!names) { for (let i = step; i <= columns; i += step) context.fillText(String(i), ROOM.left + (i - 0.5) * side, y + 10); }
@@ -137,10 +137,10 @@ class States extends Fitted {
     context.strokeStyle = theme.line;
     context.strokeRect(x, low, BAR, 9);
     context.fillStyle = theme.text;
-    context.fillText(end, x + BAR + 4, low + 5);
+    context.fillText(most, x + BAR + 4, low + 5);
     context.textAlign = "right";
-    context.fillText(`−${end}`, x - 4, low + 5);
-    const named = x - 12 - context.measureText(`−${end}`).width;
+    context.fillText(least, x - 4, low + 5);
+    const named = x - 12 - context.measureText(least).width;
     context.fillStyle = theme.quiet;
     context.fillText(unit ?? "value", named, low + 5);
   }

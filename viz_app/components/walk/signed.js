@@ -34,6 +34,12 @@ const brief = (value) => {
   return Number(text) ? text.replace("-", "−") : text.replace("-", "");
 };
 
+// An end of a scale: "−0.25", or "−0.003" instead of a rounded 0; 0 has no sign.
+const scaleEnd = (sign, limit) => {
+  if (!limit) return "0";
+  return sign + (limit < 0.01 ? String(Number(limit.toPrecision(1))).replace("-", "−") : brief(limit));
+};
+
 // "W^{Q}a^{i}" with its low and high parts as elements.
 function setFormula(element, formula) {
   element.replaceChildren();
