@@ -34,6 +34,14 @@ def scopes() -> dict[str, Scope]:
     return {family: scope_of(family) for family in MAKERS if family != "bert"}
 
 
+@pytest.fixture(scope="module")
+def own_module() -> Scope:
+    lines: dict = {}
+    exec(own_module_of_readme(), lines)
+    torch.manual_seed(1)
+    return lines["make_scope"]()
+
+
 @pytest.mark.parametrize("family", ["transformer", "seq2seq", "gpt", "xlnet"])
 def test_gradient_times_attention_is_a_finite_difference_in_one_weight(scopes, family):
     scope = scopes[family]
@@ -135,10 +143,8 @@ def test_a_guess_is_the_slope_towards_the_other_run(scopes, family):
         scope.model.float()
 
 
-def test_heads_of_a_module_whose_intermediates_cannot_be_changed_are_guessed():
-    lines: dict = {}
-    exec(own_module_of_readme(), lines)
-    scope = lines["make_scope"]()
+def test_heads_of_a_module_whose_intermediates_cannot_be_changed_are_guessed(own_module):
+    scope = own_module
     run, other, metric = scope.run("abcd"), scope.run("abce"), LogitDifference(2, 3)
     both = attribution_patching(scope, run, other, metric)
     last = list(run.attention)[-1], 0
@@ -146,6 +152,24 @@ def test_heads_of_a_module_whose_intermediates_cannot_be_changed_are_guessed():
     guess = float(both.estimated["self"][1, 0])
     assert guess == pytest.approx(slope, rel=0.02)
     assert abs(guess) > 1e-3
+
+
+def test_a_gradient_passes_through_the_attention_of_later_layers_of_a_module(own_module):
+    scope = own_module
+    run, metric, step = scope.run("abcd"), LogitDifference(2, 3), 0.1
+    name, *_ = run.attention
+    found = attention_gradients(scope, run, metric)[name]
+    before = logits_of(scope.outputs_batch([run.streams])[0])
+    for head, values in enumerate(found):
+        query, key = divmod(int(values.abs().argmax()), values.shape[1])
+        sides = []
+        for change in (step, -step):
+            gate = torch.ones(1, *found.shape)
+            gate[0, head, query, key] += change
+            moved = scope.outputs_batch([run.streams], [WeightGates(gates={name: gate})])[0]
+            sides.append(float(metric(before, logits_of(moved))))
+        slope = (sides[0] - sides[1]) / (2 * step)
+        assert slope == pytest.approx(float(values[query, key]), rel=0.02)
 
 
 @pytest.mark.parametrize("family", WRITERS)

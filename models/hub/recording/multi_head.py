@@ -53,8 +53,12 @@ def record_multi_head(
             *inputs, bias_k, bias_v, add_zero_attn, dropout_p, out_proj_weight, out_proj_bias, **how
         )
     copies = [forward_pass.linears.copy(t) for t in (query, key, value)]
-    origins = _origins(copies, _matrices(in_proj_weight, in_proj_bias, how))
-    q, k, v = (_by_head(F.linear(o.x, o.weight, o.bias), n_heads) for o in origins)
+    matrices = _matrices(in_proj_weight, in_proj_bias, how)
+    origins = _origins(copies, matrices)
+    q, k, v = (  # not of the copies, which no gradient reaches
+        _by_head(F.linear(o.x, o.weight, o.bias), n_heads)
+        for o in _origins((query, key, value), matrices)
+    )
     weights: list[Tensor | None] = []
 
     def run(mask: Tensor | None, causal: bool) -> Tensor:
