@@ -179,6 +179,7 @@ def drawn(at: AppTest) -> list:
     ]
 
 
+@pytest.mark.slow(except_one_in=5)
 @pytest.mark.parametrize("section", FROM_RNN_SECTIONS)
 @pytest.mark.parametrize("name", ["eng-fra", "eng-fra-bahdanau", "eng-fra-rnn"])
 def test_every_section_renders_for_every_model(shipped, name, section):

@@ -216,6 +216,7 @@ def test_a_model_without_dropout_shows_its_training_steps(page: AppTest, tmp_pat
     assert any("neither dropout nor label smoothing" in caption.value for caption in page.caption)
 
 
+@pytest.mark.slow
 def test_the_animation_is_drawn_as_the_page_draws_the_head(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list = []
     monkeypatch.setattr(

@@ -86,6 +86,7 @@ def test_a_step_asks_and_then_describes_the_run(name: str, number: int) -> None:
         assert told["reveal"]["happened"] in step.prediction.options.values()
 
 
+@pytest.mark.slow
 def test_another_checkpoint_tells_another_story() -> None:
     told = {
         checkpoint: said(

@@ -151,6 +151,7 @@ def masks_by_hand(source: Tensor, size: int, changes: Edits) -> dict[str, Tensor
     return allowed
 
 
+@pytest.mark.slow(except_one_in=3)
 @pytest.mark.parametrize("changes", [(), LIFTED, PAINTED], ids=["own", "lifted", "painted"])
 @pytest.mark.parametrize("row", [0, 1])
 def test_a_changed_run_is_the_run_with_that_mask_by_hand(

@@ -66,6 +66,7 @@ def test_each_group_of_pages_begins_with_one() -> None:
     assert GROUPS.keys() <= PAGES.keys()
 
 
+@pytest.mark.slow(except_one_in=3)
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("page", ["positions", "from-rnn"])
 def test_a_page_opens_on_a_section_that_shows_the_model(page: str, name: str) -> None:

@@ -91,6 +91,7 @@ def test_every_page_opens_with_an_own_module_that_names_its_text(
     assert "2 of" in said(app, f"note {parameter}")["rows"][0][1]
 
 
+@pytest.mark.slow(except_one_in=3)
 @pytest.mark.parametrize("name", list(PAGES))
 def test_every_page_opens_with_an_output_of_a_new_type(ranking: Path, name: str) -> None:
     app = open_page(str(ranking), name, text="a bad cab")

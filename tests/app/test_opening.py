@@ -195,6 +195,7 @@ class Asked:
         return json.loads(response.body) if response.status_code == 200 else {}
 
 
+@pytest.mark.slow
 def test_the_browser_is_told_how_far_an_opening_has_come(
     slow: Slow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -262,6 +263,7 @@ def test_a_session_that_comes_while_an_opening_is_given_up_does_not_wait_for_it(
     assert opening.result(came[0]).name == slow.name
 
 
+@pytest.mark.slow
 def test_the_old_model_stays_until_the_new_one_is_open(
     slow: Slow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -383,6 +385,7 @@ def test_another_pick_gives_up_the_one_before(slow: Slow, monkeypatch: pytest.Mo
     assert not cache.is_open(slow.name)
 
 
+@pytest.mark.slow
 def test_a_link_to_a_model_that_is_being_opened_keeps_its_parameters(
     slow: Slow, monkeypatch: pytest.MonkeyPatch
 ) -> None:

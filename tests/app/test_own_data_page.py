@@ -63,6 +63,7 @@ def test_with_data_the_recipe_is_stated_in_words_and_the_form_changes_it() -> No
     assert app.button(key="train-start").disabled, "they are pairs"
 
 
+@pytest.mark.slow
 def test_a_run_on_a_users_data_is_stepped_drawn_and_names_its_folder() -> None:
     app = page(**{"train-d-model": "16", "train-n-heads": "2"})
     with_data(app)

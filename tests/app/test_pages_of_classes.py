@@ -164,6 +164,7 @@ def test_runs_are_comparable_only_with_the_same_recipe_start_and_data(
         assert reference_models._but_for_lambda(without) is None
 
 
+@pytest.mark.slow(except_one_in=3)
 @pytest.mark.parametrize("name", PAGES)
 def test_every_page_opens_and_every_check_on_it_passes(scopes: dict[str, Scope], name: str) -> None:
     app = open_page(name, scopes["half"].path, text=TEXT)

@@ -57,6 +57,7 @@ LACKS = {
 }
 
 
+@pytest.mark.slow(except_one_in=3)
 @pytest.mark.parametrize("name", PAGES)
 def test_every_page_opens_and_every_check_on_it_passes(scope, name):
     app = open_page(

@@ -85,6 +85,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ROTARY)
 def test_the_rotation_is_shown_and_confirmed(folders: dict[str, Path], name: str) -> None:
     said = prose(open_page(folders[name], "Rotation"))
@@ -167,6 +168,7 @@ def test_scores_by_distance_that_are_drawn_are_those_of_the_head(
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["LlamaForCausalLM", "GPT2LMHeadModel"])
 def test_typing_draws_the_scores_of_the_new_text_over_the_socket(
     folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch, name: str

@@ -82,6 +82,7 @@ def test_a_run_minus_itself_is_zero(name: str) -> None:
         assert EQUAL.format(words.lower_first(name)) in note(app)
 
 
+@pytest.mark.slow(except_one_in=3)
 @pytest.mark.parametrize("name", PLACES)
 def test_swapping_the_sides_negates_on_one_scale(name: str) -> None:
     ahead, back = drawn(open_page(name, CATS, DOGS)), drawn(open_page(name, DOGS, CATS))
@@ -300,6 +301,7 @@ def test_the_columns_are_named_and_a_numbered_vector_may_be_long() -> None:
     assert header["columns"] == 768
 
 
+@pytest.mark.slow
 def test_the_angles_of_two_rotations_are_subtracted(tmp_path: Path) -> None:
     """The difference of two models whose pairs rotate at different speeds follows the formula; for a model and itself it is 0."""
     runs = []

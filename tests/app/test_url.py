@@ -263,6 +263,7 @@ BEHIND = [
 ]
 
 
+@pytest.mark.slow(except_one_in=3)
 @pytest.mark.parametrize(
     ("page", "name", "value", "section"), [(*named, {}) for named in NAMED] + BEHIND
 )

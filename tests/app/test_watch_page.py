@@ -72,6 +72,7 @@ def test_its_numbers_and_pictures_are_those_of_its_files(folder: Path) -> None:
     assert [one["step"] for one in chart["layer"][0]["data"]["values"]] == [3]
 
 
+@pytest.mark.slow
 def test_the_page_says_whether_its_process_is_running(folder: Path) -> None:
     record = json.loads((folder / "training.json").read_text())
     (folder / "training.json").write_text(json.dumps(record | {"trained_to": 6}))

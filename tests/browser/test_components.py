@@ -259,6 +259,7 @@ def test_tokens_are_text_and_run_the_right_way(page: Page, mount: Callable[..., 
     )
 
 
+@pytest.mark.slow
 def test_a_long_text_is_painted_whole_and_pooling_says_so(
     page: Page, mount: Callable[..., Show]
 ) -> None:

@@ -400,6 +400,7 @@ def test_a_click_on_a_position_goes_there_and_hovering_names_it(stage: Stage) ->
     assert stage.text(".where") == "step 5 of 7"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("width", "own"),
     [(1200, "the model's own"), (1200, "the unchanged model's"), (1200, ""), (560, "")],
@@ -872,6 +873,7 @@ def test_a_step_on_its_way_is_not_taken_back(stage: Stage) -> None:
     assert len(stage.sent) == 1
 
 
+@pytest.mark.slow
 def test_the_story_says_where_they_diverge(stage: Stage) -> None:
     shown(stage, note="A note.")
     for step, warning, facts in (

@@ -112,6 +112,7 @@ def draw(stage: Stage, kind: str) -> None:
         states_shown(stage)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["canvas", "svg"])
 def test_a_pdf_is_a_file_with_the_pixels_of_the_png_and_its_words(stage: Stage, kind: str) -> None:
     draw(stage, kind)

@@ -113,6 +113,7 @@ def test_the_cells_fill_the_room_they_have_and_no_more(
     assert used[0] > 0.9 * box["width"] or used[1] > 0.9 * box["height"] or at["wide"] >= 100
 
 
+@pytest.mark.slow
 def test_the_height_depends_on_the_window_and_not_on_the_text(stage: Stage) -> None:
     heights = []
     for window in (1600, 1080, 600):
@@ -301,6 +302,7 @@ def test_lines_part_the_cells_where_they_are_large_enough(stage: Stage) -> None:
     assert len(lines["lines"]) == 4
 
 
+@pytest.mark.slow
 def test_if_a_pixel_shows_several_cells_the_page_says_so(stage: Stage) -> None:
     shown(stage)
     assert stage.text(".map .note") == "Point at a cell for its exact weight."
@@ -664,6 +666,7 @@ def test_a_pinned_token_is_underlined_and_its_lines_stay(stage: Stage) -> None:
     assert len(stage.sent) == 1
 
 
+@pytest.mark.slow
 def test_a_new_pin_outlives_an_older_answer_but_not_its_head(stage: Stage) -> None:
     weights = weights_of()
     for other in ({"site": "encoder.layers.0.self_attn"}, {"head": 1}):

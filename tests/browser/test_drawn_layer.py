@@ -190,6 +190,7 @@ def test_nothing_moves_when_another_text_is_shown(stage: Stage) -> None:
         ] == places
 
 
+@pytest.mark.slow
 def test_each_panel_is_saved_as_a_drawing(stage: Stage) -> None:
     header, _ = shown(stage)
     for n, (section, part) in enumerate([(".all", "layers"), (".one", "layer")]):

@@ -100,6 +100,7 @@ def outline(
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("site", [CROSS, SELF])
 @pytest.mark.parametrize("convention", ["rows", "columns"])
 def test_every_matrix_has_its_numbers_where_the_convention_puts_them(
@@ -142,6 +143,7 @@ def test_every_matrix_has_its_numbers_where_the_convention_puts_them(
         assert ("pick" in (stage.attrs("figure", "class")[n] or "")) == matrix["pick"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("convention", ["rows", "columns"])
 def test_a_number_is_named_by_its_tokens_and_its_product_is_outlined(
     stage: Stage, convention: str
@@ -190,6 +192,7 @@ def test_a_number_is_named_by_its_tokens_and_its_product_is_outlined(
     assert [b for b in bands(stage)] == held
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("convention", ["rows", "columns"])
 def test_the_chosen_weight_stays_outlined_and_a_click_chooses_another(
     stage: Stage, convention: str
@@ -327,6 +330,7 @@ def single(stage: Stage, values: np.ndarray, size: str = "small", masked: bool =
 POOLED = " Where there are more numbers than pixels, a pixel shows the one furthest from 0."
 
 
+@pytest.mark.slow(except_one_in=3)
 @pytest.mark.parametrize(
     ("rows", "cols", "size", "pooled"),  # a matrix is at most 110 or 210 pixels long, of two device pixels each
     [(220, 3, "small", False), (221, 3, "small", True), (3, 220, "small", False), (3, 221, "small", True),
@@ -402,6 +406,7 @@ def test_new_matrices_have_no_tip_of_the_old_ones(stage: Stage) -> None:
     assert stage.hidden(".tip")
 
 
+@pytest.mark.slow
 def test_the_matrices_as_a_file(stage: Stage) -> None:
     header, _ = shown(stage)
     name, picture, drawn = stage.saved_picture(known=header)

@@ -144,6 +144,7 @@ def test_its_svg_has_every_word_and_number_that_is_shown(stage: Stage, name: str
     assert stage.js(LAID_OUT) == before  # the page is unchanged
 
 
+@pytest.mark.slow(except_one_in=3)
 @pytest.mark.parametrize("name", SHOWN)
 def test_it_is_taken_in_four_forms(stage: Stage, name: str) -> None:
     mount(stage, name)

@@ -30,6 +30,7 @@ def strengths(weights: np.ndarray, scale: str, hides: bool) -> np.ndarray:
     return Scale(scale, hides).strengths(weights, SINKS["sinks"])
 
 
+@pytest.mark.slow(except_one_in=3)
 @pytest.mark.parametrize("hides", [False, True])
 @pytest.mark.parametrize("scale", SCALE_NAMES)
 def test_cells_and_lines_are_drawn_equally_strongly(stage: Stage, scale: str, hides: bool) -> None:
@@ -63,6 +64,7 @@ def test_cells_and_lines_are_drawn_equally_strongly(stage: Stage, scale: str, hi
     ]  # the weights themselves
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("scale", "end"), [
     ("weight", "1  weight"), ("row", "the largest of its row"), ("root", "1  √weight: the middle is 0.25"),
 ])  # fmt: skip
@@ -129,6 +131,7 @@ def test_a_switch_acts_at_once_and_sends_its_state_to_python(stage: Stage) -> No
     assert not stage.js("(root) => root.querySelector('.sinks input').checked")
 
 
+@pytest.mark.slow
 def test_a_file_names_the_colour_scale_of_its_weights(stage: Stage) -> None:
     for scale, hides, said in (
         ("weight", False, ""), ("row", False, " (each row by its largest weight)"),

@@ -338,6 +338,7 @@ def test_a_weight_set_by_an_edit_is_not_called_softmax_on_hover(stage: Stage) ->
     assert stage.text(".tip .why") == "not softmax of the scores"
 
 
+@pytest.mark.slow
 def test_the_tip_names_a_number_and_its_source(stage: Stage) -> None:
     header, arrays = shown(stage, site=SELF, query=2, key=1, width=1250)
     n, said = len(header["indices"]), {}
@@ -621,6 +622,7 @@ def assert_heads_table(
         assert said["text"] == brief(float(size))
 
 
+@pytest.mark.slow
 def test_columns_share_the_width_and_the_least_important_are_dropped_first(stage: Stage) -> None:
     header, _ = unpack(payload())
     seen = {}

@@ -106,6 +106,7 @@ def test_a_click_on_a_head_opens_it_with_its_numbers(
     assert page.evaluate("document.documentElement.scrollWidth") <= NARROW["width"]
 
 
+@pytest.mark.slow
 def test_a_click_on_a_head_in_the_pages_that_the_readme_saves(
     offline: Callable[..., Page], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -141,6 +142,7 @@ def test_a_head_that_is_not_carried_is_named_with_its_call(
     )
 
 
+@pytest.mark.slow
 def test_blocks_of_a_long_text_hide_sinks_and_name_the_call_for_a_part(
     offline: Callable[..., Page],
 ) -> None:
@@ -191,6 +193,7 @@ def test_masks_are_shown_and_cannot_be_painted(offline: Callable[..., Page]) -> 
     expect(view).to_have_attribute("data-kind", "decoder_self")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("letters_of", "theme"), [("#ddd", "dark"), ("#222", "light")])
 def test_two_pictures_in_one_notebook_follow_its_theme(
     run: Trace, offline: Callable[..., Page], letters_of: str, theme: str
@@ -219,6 +222,7 @@ def test_two_pictures_in_one_notebook_follow_its_theme(
     )
 
 
+@pytest.mark.slow
 def test_a_page_follows_the_system_and_a_frame_grows_with_its_content(
     run: Trace, offline: Callable[..., Page]
 ) -> None:
@@ -237,6 +241,7 @@ def test_a_page_follows_the_system_and_a_frame_grows_with_its_content(
     assert frame.evaluate("(e) => e.scrollHeight - innerHeight") == 0
 
 
+@pytest.mark.slow
 def test_a_picture_that_fits_its_frame_does_not_grow_with_it(
     run: Trace, offline: Callable[..., Page]
 ) -> None:

@@ -55,6 +55,7 @@ def sized(make: Callable[..., Model], **changes: int | str) -> Model:
     return make(vocab_size=TOKENIZER.vocab_size, **changes)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("model", "hidden"), [
     (sized(random_model), "(the rest is given too, but masked)"),
     (sized(random_attention_only, n_self_layers=0), "(the rest is given too, but each position reads only its own token)"),
@@ -66,6 +67,7 @@ def test_hidden_positions_are_explained_by_the_kind_of_decoder(page, model, hidd
     assert text.count("(the rest is") == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("layers", "where"),
     [(1, "(in the decoder's one layer)"), (2, "(in each of the decoder's 2 layers)")],
@@ -104,6 +106,7 @@ def chips(page: Page, lane: str) -> list[list[str]]:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("continuation", ["ed", None])
 def test_a_prompt_is_given_to_both_and_steps_count_from_its_end(page, continuation):
     scope = language_model()

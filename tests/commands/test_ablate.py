@@ -42,6 +42,7 @@ def ablate(folder: Path, pairs: Path, *more: str) -> int:
     return cli.main(["ablate", str(folder), *flags])
 
 
+@pytest.mark.slow
 def test_every_head_is_listed_and_a_stopped_sweep_continues(
     trained_folder, pairs, tmp_path, capsys, monkeypatch
 ):

@@ -90,6 +90,7 @@ def test_a_trained_model_carries_its_scores_and_examples(where):
     )  # measured on these weights
 
 
+@pytest.mark.slow
 def test_it_is_evaluated_again_and_so_is_each_snapshot(where, capsys):
     status, text = run(capsys, "evaluate", str(where), "--limit", "50", "--device", "cpu")
     scope = models.load(where, device="cpu")

@@ -75,6 +75,7 @@ async def refused(url: str, **how: object) -> bool:
         return error.response.status_code == 403
 
 
+@pytest.mark.slow
 def test_a_page_with_a_long_text_in_its_address_is_loaded_again(address: str) -> None:
     """The text has many times as many letters, of nine bytes each, as a model reads tokens."""
     assert status(address, f"/?text={quote('字' * 6 * MAX_HUB_TOKENS)}") == 200

@@ -80,6 +80,7 @@ class Painted(torch.nn.Module):
         return self.module.head(x)
 
 
+@pytest.mark.slow(except_one_in=3)
 @pytest.mark.parametrize("form", FORMS)
 @torch.no_grad()
 def test_a_painted_mask_and_a_changed_head_reach_the_modules_own_output(form: str) -> None:

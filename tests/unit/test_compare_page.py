@@ -103,6 +103,7 @@ def test_a_run_beside_itself_compares_its_heads_with_one(name: str) -> None:
     assert header["answers"][0]["whose"] == text.PAGE.captions[0]
 
 
+@pytest.mark.slow(except_one_in=3)
 @pytest.mark.parametrize("name", MODELS)
 def test_a_run_pinned_unchanged_differs_nowhere(name: str) -> None:
     run = example_of(name)

@@ -100,6 +100,7 @@ def test_each_column_is_the_run_with_its_weights(name: str) -> None:
         assert shown[column["name"]]["weights"] == column["weights"]  # of the previous run
 
 
+@pytest.mark.slow(except_one_in=3)
 @pytest.mark.parametrize("name", ROWS)
 def test_all_checks_pass(name: str) -> None:
     lines = explanation_payloads(run_of(name), usual(name))["checks"]["rows"]

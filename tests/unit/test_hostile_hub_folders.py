@@ -339,6 +339,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     return tried
 
 
+@pytest.mark.slow
 def test_a_folder_is_tried_out_once_for_its_content(
     folder: Path, tmp_path: Path, counted: list[Path]
 ) -> None:

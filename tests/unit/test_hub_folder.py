@@ -252,6 +252,7 @@ def roberta(folder: Path) -> Any:
     return transformers.AutoTokenizer.from_pretrained(folder)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("typed", ["<mask>", "[MASK]"])
 def test_a_mask_token_with_another_spelling_is_typed_either_way_and_shown_as_it_is(
     typed: str, tmp_path: Path

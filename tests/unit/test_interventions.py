@@ -87,6 +87,7 @@ def test_the_number_of_a_head_is_the_difference_of_two_runs(name: str) -> None:
     assert sum(len(kind["sites"]) for kind in board["kinds"]) == len(run.trace.attention)
 
 
+@pytest.mark.slow(except_one_in=3)
 @pytest.mark.parametrize("name", MODELS)
 def test_the_sentence_names_the_strongest_head_and_its_direction(name: str) -> None:
     board = on_screen(head_off_payloads(run_of(name), USUAL))["board"]

@@ -86,6 +86,7 @@ def test_the_stages_are_in_order(scopes):
         assert len(one.curve) == one.steps // 2
 
 
+@pytest.mark.slow
 def test_a_family_has_one_colour_in_every_chart_of_the_page(scopes):
     stages = from_rnn_learners.stage_learners(scopes)
     lines = from_rnn_learners.chart(stages, LIGHT, "t").data

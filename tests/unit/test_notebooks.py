@@ -46,6 +46,7 @@ def test_a_head_is_saved_beside_the_notebook(tmp_path: Path) -> None:
     assert "<!doctype html>" in (tmp_path / "head.html").read_text("utf-8")
 
 
+@pytest.mark.slow
 def test_transformers_computes_the_same_weights(outcomes) -> None:
     (largest,) = (
         shown for shown, _ in outcomes["2-hugging-face-checkpoint"] if isinstance(shown, float)

@@ -313,6 +313,7 @@ def test_the_command_line_resumes_a_run_of_the_page(kind, tmp_path, monkeypatch)
     assert run.metric in ours.training["curve"][-1], "a held-out score at each validation"
 
 
+@pytest.mark.slow
 def test_labelled_texts_start_from_the_shipped_model(monkeypatch):
     arguments = RunSettings.arguments
     monkeypatch.setattr(

@@ -57,6 +57,7 @@ def test_the_guesses_and_r_are_those_of_the_analysis(name: str) -> None:
         assert f"{len(guesses)} heads, r = {say.correlation(r)}." in panel["sentence"]
 
 
+@pytest.mark.slow(except_one_in=3)
 @pytest.mark.parametrize("name", NAMES)
 def test_the_largest_guess_is_the_slope_of_two_passes(name: str) -> None:
     lines = drawn(name)["checks"]["rows"]

@@ -111,6 +111,7 @@ def test_the_mean_over_held_out_texts(scopes, family):
             torch.testing.assert_close(out[p], mean, atol=1e-5, rtol=1e-4)
 
 
+@pytest.mark.slow(except_one_in=3)
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_head_taken_from_another_text(scopes, family):
     scope = scopes[family]

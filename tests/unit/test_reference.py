@@ -86,6 +86,7 @@ def test_every_name_of_every_module_is_on_its_page(made: dict[str, str]) -> None
         assert [one for one in own if one not in anchors] == []
 
 
+@pytest.mark.slow
 def test_every_formula_is_on_the_page_of_names(made: dict[str, str]) -> None:
     page = re.sub(r"&#39;", "'", made[pages.NAMES_PAGE])
     rows = [row for one in names.recorded_names() for row in (*one.activations, *one.attention)]

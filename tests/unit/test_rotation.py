@@ -112,6 +112,7 @@ def test_undoing_the_rotation_gives_the_projection_and_redoing_it_the_recording(
             )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", SCALED)
 def test_scaled_angles_are_the_modules_own(kind: str, tmp_path: Path) -> None:
     rope = {"rope_theta": 10000.0, **SCALED[kind]}

@@ -160,6 +160,7 @@ def test_a_mask_is_guessed_from_the_sides_that_its_run_reads(
     assert unpack(pictures["guesses"])[0]["title"].endswith(f"guesses it from {sides}")
 
 
+@pytest.mark.slow
 def test_a_model_that_looks_back_is_not_said_to_have_learned_to_fill_masks(tmp_path: Path) -> None:
     """XLM's causal models have the same class as those that fill masks."""
     config = transformers.XLMConfig(

@@ -36,6 +36,7 @@ def trace(run: CurrentRun) -> Trace:
     return run.trace
 
 
+@pytest.mark.slow
 def test_a_row_is_said_to_add_up_to_1_only_if_all_of_it_is_shown(
     trace: Trace, hub_scope: Callable[[str], models.Scope]
 ) -> None:

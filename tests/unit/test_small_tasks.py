@@ -60,6 +60,7 @@ def is_right(name: str, source: str, answer: str) -> bool:
     return len(answer) == len(source) and all(answer[i] == source[j] for i, j in enumerate(indices))
 
 
+@pytest.mark.slow(except_one_in=3)
 @pytest.mark.parametrize("name", SMALL_TASKS)
 def test_every_answer_is_right(name):
     task = opened(name, next(iter(PLANS[name])))
@@ -68,6 +69,7 @@ def test_every_answer_is_right(name):
         assert is_right(name, strings.source, strings.answer)
 
 
+@pytest.mark.slow(except_one_in=3)
 @pytest.mark.parametrize(("name", "model"), EVERY)
 def test_every_character_has_a_token_and_every_row_fits_its_model(name, model):
     task, n_ctx = opened(name, model), PLANS[name][model].sizes["n_ctx"]

@@ -180,6 +180,7 @@ def test_a_flood_of_starts_leaves_one_run_and_a_bounded_queue(monkeypatch):
         run.stop()
 
 
+@pytest.mark.slow
 def test_the_run_of_a_closed_page_ends_and_so_does_a_paused_one_while_others_wait(monkeypatch):
     monkeypatch.setattr(pool, "ORPHAN_SECONDS", 0.3)
     there = {"a", "b"}
