@@ -6,6 +6,7 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import wait
 from pathlib import Path
 
 import numpy as np
@@ -77,6 +78,7 @@ def slow(monkeypatch: pytest.MonkeyPatch) -> Iterator[Slow]:
     monkeypatch.setattr(checkpoints, "open_found", made)
     yield made
     made.free.set()
+    wait([each.future for each in opening._under_way.values()], 60)  # else the next test joins it
     opening.try_again()
 
 
