@@ -61,7 +61,7 @@ function sized(canvas, width, height, scale = 1) {
   const [wide, tall] = [Math.round(width * ratio), Math.round(height * ratio)];
   if (canvas.width === wide && canvas.height === tall) context.reset(); // costs less than new memory of the same size
   else Object.assign(canvas, { width: wide, height: tall });
-  context.textRendering = "geometricPrecision"; // letters of an enlarged picture keep their own distances
+  context.textRendering = "geometricPrecision"; // spaces letters evenly at any scale
   if (making) listen(context);
   else deafen(context);
   canvas.style.width = `${width * scale}px`;
